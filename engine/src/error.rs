@@ -1,0 +1,287 @@
+//! What can go wrong, sorted by what the caller can do about it.
+//!
+//! Modules below this one return small faults of their own; here they get a path, an offset and a byte position.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::batch::{CompressionFault, CrcMismatch, FrameFault, RecordFault, RecordsFault};
+use crate::transaction_log::{KeyFault, ValueFault, decode_utf8};
+use crate::types::{Offset, TopicPartition};
+
+/// Any failure of this crate. Its text is one sentence with everything that is known.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused: look at the path, the permissions, the device.
+    #[error("cannot {operation} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// On which file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The bytes of a log contradict its format: restore the partition from another replica, or read it leniently.
+    #[error(transparent)]
+    Corrupt(Box<Corruption>),
+    /// The bytes may be fine, but this build or version cannot read them.
+    #[error("{} at offset {offset}, byte {position}: {reason}", path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// Base offset of the batch.
+        offset: Offset,
+        /// Byte position of the batch.
+        position: u64,
+        /// What is missing.
+        reason: String,
+    },
+    /// The path leads to something that is neither a log directory nor a partition's folder.
+    #[error("{} is no log directory of Kafka: {reason}", path.display())]
+    NotALogDirectory {
+        /// The path as given.
+        path: PathBuf,
+        /// What was looked for and not found.
+        reason: &'static str,
+    },
+    /// None of the directories holds a partition that was asked for.
+    #[error("no partition of topic {topic:?} that was asked for in {}", list_paths(paths))]
+    NoPartitions {
+        /// The topic.
+        topic: String,
+        /// The directories.
+        paths: Vec<PathBuf>,
+    },
+    /// Two folders hold the same partition; a broker would not start on them.
+    #[error("{partition} lies in two folders, {} and {}", first.display(), second.display())]
+    DuplicatePartition {
+        /// Which partition.
+        partition: TopicPartition,
+        /// One folder.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
+    /// The answer might lie in a partition that was refused.
+    #[error("{} of the partitions were refused, so it is not known whether the id exists", partitions.len())]
+    Incomplete {
+        /// The refused partitions.
+        partitions: Vec<TopicPartition>,
+    },
+    /// A running broker holds the directory, so its files may shrink at any moment and cannot be mapped.
+    #[error("a running broker holds {}, which can be read by positioned reads only", path.display())]
+    HeldByBroker {
+        /// The root.
+        path: PathBuf,
+    },
+    /// The work was cancelled before it was done.
+    #[error("cancelled")]
+    Cancelled,
+    /// Threads could not be started.
+    #[error("cannot start {threads} threads: {source}")]
+    Threads {
+        /// How many were asked for.
+        threads: usize,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn list_paths(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+impl Error {
+    /// An [`Io`](Self::Io) error maker for `map_err`.
+    pub(crate) fn io(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { operation, path, source }
+    }
+
+    /// A stable kebab-case word for the variant, for machine-readable output.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Io { .. } => "io",
+            Self::Corrupt(_) => "corrupt",
+            Self::Unsupported { .. } => "unsupported",
+            Self::NotALogDirectory { .. } => "not-a-log-directory",
+            Self::NoPartitions { .. } => "no-partitions",
+            Self::DuplicatePartition { .. } => "duplicate-partition",
+            Self::Incomplete { .. } => "incomplete",
+            Self::HeldByBroker { .. } => "held-by-broker",
+            Self::Cancelled => "cancelled",
+            Self::Threads { .. } => "threads",
+        }
+    }
+}
+
+/// A place in a log that contradicts the format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Corruption {
+    /// The segment file.
+    pub path: PathBuf,
+    /// Base offset of the batch, or the offset that should come here where the header cannot be trusted.
+    pub offset: Offset,
+    /// Byte position of the batch in the file.
+    pub position: u64,
+    /// What is wrong.
+    pub reason: Reason,
+    /// The transactional id (as stored) of the damaged record or, for a bad CRC, of the first record as far as it
+    /// can be read.
+    pub transactional_id: Option<Vec<u8>>,
+    /// What a broker would do about it.
+    pub broker: BrokerView,
+}
+
+impl fmt::Display for Corruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, offset, position, reason, .. } = self;
+        write!(f, "{} at offset {offset}, byte {position}: {reason}", path.display())?;
+        if let Some(id) = &self.transactional_id {
+            write!(f, " (transactional id {:?})", decode_utf8(id))?;
+        }
+        write!(f, "; {}", self.broker)
+    }
+}
+
+impl std::error::Error for Corruption {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.reason)
+    }
+}
+
+/// What is wrong with a place in a log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// No batch can begin here.
+    #[error(transparent)]
+    Frame(#[from] FrameFault),
+    /// The batch's checksum is wrong.
+    #[error(transparent)]
+    Crc(#[from] CrcMismatch),
+    /// The records do not decompress.
+    #[error(transparent)]
+    Compression(#[from] CompressionFault),
+    /// The records cannot be read for another reason.
+    #[error("{0}")]
+    Records(String),
+    /// A record is malformed.
+    #[error(transparent)]
+    Record(#[from] RecordFault),
+    /// A record of a keyed log has no key.
+    #[error("record at offset {0} has no key")]
+    NullKey(Offset),
+    /// The key of a transaction-log record is undecodable.
+    #[error("key of the record at offset {offset}: {fault}")]
+    Key {
+        /// Offset of the record.
+        offset: Offset,
+        /// What is wrong.
+        fault: KeyFault,
+    },
+    /// The value of a transaction-log record is undecodable.
+    #[error("value of the record at offset {offset}: {fault}")]
+    Value {
+        /// Offset of the record.
+        offset: Offset,
+        /// What is wrong.
+        fault: ValueFault,
+    },
+    /// Offsets do not rise from batch to batch, record to record or segment to segment.
+    #[error("offset goes back: {found} where at least {expected} must follow")]
+    OffsetGoesBack {
+        /// Smallest offset that may come here.
+        expected: Offset,
+        /// What came.
+        found: Offset,
+    },
+    /// An offset lies outside its batch or too far above the base of its segment.
+    #[error("offset {found} is above {last}, the last that its batch or segment can hold")]
+    OffsetTooLarge {
+        /// The offset.
+        found: Offset,
+        /// The largest possible.
+        last: Offset,
+    },
+    /// The file became shorter while it was read.
+    #[error("the file shrank from {expected} to {found} bytes while it was read")]
+    Shrunk {
+        /// Its length when it was listed.
+        expected: u64,
+        /// Its length now.
+        found: u64,
+    },
+    /// A segment larger than Kafka can open.
+    #[error("the segment has {0} bytes, more than the 2147483647 that a segment can have")]
+    SegmentTooLarge(u64),
+    /// Formats 0 and 1 know no producers and cannot hold transactional state.
+    #[error("legacy message format (magic {0}), which a transaction log cannot contain")]
+    LegacyFormat(i8),
+    /// The log ends below the offset at which it starts according to the checkpoint.
+    #[error("the log ends at {end}, below its log start offset {start} in the checkpoint")]
+    EndsBelowStart {
+        /// Log end offset.
+        end: Offset,
+        /// Log start offset of the checkpoint file.
+        start: Offset,
+    },
+}
+
+impl Reason {
+    /// The reason for records that cannot be read, or `Err` with a sentence where only this build is to blame.
+    pub(crate) fn from_records(fault: RecordsFault) -> Result<Self, String> {
+        match fault {
+            RecordsFault::Compression(fault @ CompressionFault::Unsupported(_)) => Err(fault.to_string()),
+            RecordsFault::Compression(fault) => Ok(Self::Compression(fault)),
+            other => Ok(Self::Records(other.to_string())),
+        }
+    }
+}
+
+/// What a real broker would make of a damaged place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BrokerView {
+    /// Its recovery after an unclean stop would cut here.
+    Cuts {
+        /// Bytes of this segment that would go.
+        bytes: u64,
+        /// Segments behind this one that would go too.
+        later_segments: usize,
+        /// Their bytes.
+        later_bytes: u64,
+    },
+    /// It would not look: a clean stop, or a segment below the recovery point.
+    Serves,
+    /// It would delete every segment and begin anew at its log start offset.
+    DropsLog,
+    /// It would look but not see it: recovery checks sizes and CRCs only.
+    Overlooks,
+}
+
+impl fmt::Display for BrokerView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cuts { bytes, later_segments: 0, .. } => {
+                write!(f, "a broker's recovery would cut the last {bytes} bytes of this segment")
+            }
+            Self::Cuts { bytes, later_segments, later_bytes } => write!(
+                f,
+                "a broker's recovery would cut the last {bytes} bytes of this segment and delete {later_segments} \
+                 later segments with {later_bytes} bytes"
+            ),
+            Self::DropsLog => {
+                f.write_str("a broker would delete every segment and begin anew at the log start offset")
+            }
+            Self::Serves => f.write_str("a broker would run no recovery here and use the log as it stands"),
+            Self::Overlooks => {
+                f.write_str("a broker's recovery checks sizes and CRCs only and would not see it")
+            }
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! One partition's log, seen at one moment.
+
+mod snapshot;
+
+pub use snapshot::{LogSnapshot, RecoveryState, SegmentInfo};
