@@ -50,6 +50,8 @@ pub struct LegacyMessage<'a> {
     bytes: &'a [u8],
 }
 
+type KeyAndValue<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
+
 /// A record of a legacy message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LegacyRecord<'a> {
@@ -136,7 +138,7 @@ impl<'a> LegacyMessage<'a> {
         if stored == computed { Ok(()) } else { Err(CrcMismatch { stored, computed }) }
     }
 
-    fn key_and_value(&self) -> Result<(Option<&'a [u8]>, Option<&'a [u8]>), LegacyFault> {
+    fn key_and_value(&self) -> Result<KeyAndValue<'a>, LegacyFault> {
         let mut rest = &self.bytes[if self.magic() == 0 { 18 } else { 26 }..];
         let key = read_nullable(&mut rest).ok_or(LegacyFault::Field("key"))?;
         let value = read_nullable(&mut rest).ok_or(LegacyFault::Field("value"))?;

@@ -34,6 +34,7 @@ mod control;
 mod frame;
 pub mod legacy;
 mod records;
+mod sequence;
 mod varint;
 
 pub use builder::{BatchBuilder, BuildFault, NewRecord};
@@ -44,8 +45,4 @@ pub use frame::{
     Batch, BatchFrame, CrcMismatch, FrameFault, FramePrefix, HEADER_LEN, LOG_OVERHEAD, PREFIX_LEN,
 };
 pub use records::{Header, Headers, Record, RecordDamage, RecordFault, Records, RecordsFault};
-
-/// `sequence + delta` in the ring 0 … 2^31 − 1 (DefaultRecordBatch.incrementSequence).
-pub(crate) fn increment_sequence(sequence: i32, delta: i32) -> i32 {
-    sequence.wrapping_add(delta) & i32::MAX
-}
+pub use sequence::{decrement_sequence, increment_sequence};

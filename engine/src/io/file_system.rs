@@ -68,7 +68,7 @@ impl Storage for FileSystem {
 struct FileSystemFile(File);
 
 impl StorageFile for FileSystemFile {
-    fn len(&self) -> io::Result<u64> {
+    fn size(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }
 

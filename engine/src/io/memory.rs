@@ -129,7 +129,7 @@ struct MemoryFile {
 }
 
 impl StorageFile for MemoryFile {
-    fn len(&self) -> io::Result<u64> {
+    fn size(&self) -> io::Result<u64> {
         Ok(*self.len.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -77,7 +77,7 @@ pub trait StorageFile: Debug + Send + Sync {
     ///
     /// # Errors
     /// Whatever the file system says.
-    fn len(&self) -> io::Result<u64>;
+    fn size(&self) -> io::Result<u64>;
 
     /// Reads up to `buffer.len()` bytes from a byte position; 0 only at or past the end.
     ///
@@ -115,7 +115,7 @@ pub fn read_full_at(file: &dyn StorageFile, position: u64, buffer: &mut [u8]) ->
 /// What the storage says, and `FileTooLarge` for more than `bytes_max` bytes.
 pub fn read_small(storage: &dyn Storage, path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let file = storage.open(path)?;
-    let len = usize::try_from(file.len()?).unwrap_or(usize::MAX);
+    let len = usize::try_from(file.size()?).unwrap_or(usize::MAX);
     if len > bytes_max {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,

@@ -255,7 +255,7 @@ impl LogDir {
                     continue;
                 }
                 (Some(name), EntryKind::Link) if is_file_within(&*self.storage, &self.root, &path) => {
-                    let len = self.storage.open(&path).and_then(|file| file.len());
+                    let len = self.storage.open(&path).and_then(|file| file.size());
                     let len = len.map_err(Error::io("look at the length of", &path))?;
                     files.push(NamedFile { name, info: SegmentInfo { base_offset: name.offset, path, len } });
                     continue;

@@ -65,8 +65,7 @@ mod tests {
 
     #[test]
     fn names_that_only_look_like_partitions() {
-        for name in ["", "-", "a-", "-0", "a", "a-00", "a-+1", "a--1", "a b-1", "..-1", "é-1", "a-0.-delete"]
-        {
+        for name in ["", "-", "a-", "-0", "a", "a-00", "a-+1", "a b-1", "..-1", "é-1", "a-0.-delete"] {
             assert_eq!(DirectoryName::parse(name), None, "{name}");
         }
         assert_eq!(DirectoryName::parse(&format!("{}-0", "t".repeat(250))), None);

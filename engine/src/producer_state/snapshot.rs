@@ -19,7 +19,7 @@
 //! | 34 | 4 | coordinator epoch of its last marker, i32 | −1 |
 //! | 38 | 8 | first offset of its open transaction, i64 | −1 |
 
-use super::sequence::decrement_sequence;
+use crate::batch::decrement_sequence;
 use crate::types::{Offset, ProducerId};
 use std::collections::HashSet;
 

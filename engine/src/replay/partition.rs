@@ -440,20 +440,16 @@ impl Load<'_> {
 
     fn finish(mut self, started: Instant) -> Result<(PartitionMap, PartitionStats), Error> {
         let end = self.expected;
-        if let Some(start) = self.snapshot.log_start_checkpoint.filter(|start| *start > end) {
-            if !self.snapshot.segments.is_empty() && !self.context.lenient {
-                let path = self.snapshot.segments.last().map(|last| last.path.clone()).unwrap_or_default();
-                let reason = Reason::EndsBelowStart { end, start };
-                let position = self.snapshot.segments.last().map_or(0, |last| last.len);
-                return Err(Error::Corrupt(Box::new(Corruption {
-                    path,
-                    offset: end,
-                    position,
-                    reason,
-                    transactional_id: None,
-                    broker: BrokerView::DropsLog,
-                })));
-            }
+        let start = self.snapshot.log_start_checkpoint.filter(|start| *start > end && !self.context.lenient);
+        if let (Some(start), Some(last)) = (start, self.snapshot.segments.last()) {
+            return Err(Error::Corrupt(Box::new(Corruption {
+                path: last.path.clone(),
+                offset: end,
+                position: last.len,
+                reason: Reason::EndsBelowStart { end, start },
+                transactional_id: None,
+                broker: BrokerView::DropsLog,
+            })));
         }
         self.stats.log_end_offset = end;
         self.stats.by_state = self.map.state_counts();

@@ -199,7 +199,7 @@ impl SegmentReader {
     /// # Errors
     /// [`Error::Corrupt`] if the file is now shorter than the walk, [`Error::Io`].
     pub fn check_not_shrunk(&self) -> Result<(), Error> {
-        let found = self.file.len().map_err(Error::io("look at the length of", &self.path))?;
+        let found = self.file.size().map_err(Error::io("look at the length of", &self.path))?;
         if found < self.len {
             return Err(self.corrupt(Reason::Shrunk { expected: self.len, found }));
         }

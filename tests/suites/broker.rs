@@ -1,0 +1,291 @@
+//! What a real broker wrote, loaded and held against what its transaction coordinator had answered.
+//!
+//! `tests/broker/README.md` says what runs here and what it needs. Where that is missing the tests pass and say so,
+//! unless the environment variable `REDRIVE_REQUIRE` names this suite.
+
+#![deny(unsafe_code)]
+
+#[path = "../broker/harness.rs"]
+mod harness;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use harness::Kafka;
+use redrive_tests::naive::{self, NaiveEntry, NaiveOptions};
+use serde_json::Value;
+
+/// One broker at a time: two of them on a small machine time each other out.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+/// Jars and driver, made ready once, or why they cannot be.
+static KAFKA: LazyLock<Result<Kafka, String>> = LazyLock::new(Kafka::prepare);
+
+/// What both sides know of a transactional id, under the names of DescribeTransactions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Transaction {
+    transactional_id: String,
+    /// Partition of `__transaction_state`.
+    partition: i32,
+    state: String,
+    producer_id: i64,
+    producer_epoch: i16,
+    transaction_timeout_ms: i32,
+    /// -1 where no transaction was ever begun.
+    transaction_start_time_ms: i64,
+    topic_partitions: BTreeSet<(String, i32)>,
+}
+
+/// Reads every partition of `__transaction_state` under a log directory into one list, ids in any order.
+type Loader = fn(&Path) -> Vec<Transaction>;
+
+/// Whoever can load a log directory is judged by the coordinator's answer.
+const LOADERS: [(&str, Loader); 1] = [("the naive loader", load_naive)];
+
+fn load_naive(log_dir: &Path) -> Vec<Transaction> {
+    let mut transactions = Vec::new();
+    for (partition, id, entry) in naive_entries(log_dir) {
+        let topics = entry.partitions.unwrap_or_default();
+        transactions.push(Transaction {
+            transactional_id: id,
+            partition,
+            state: entry.state.to_owned(),
+            producer_id: entry.producer_id,
+            producer_epoch: entry.producer_epoch,
+            transaction_timeout_ms: entry.transaction_timeout_ms,
+            transaction_start_time_ms: entry.start_timestamp_ms,
+            topic_partitions: topics
+                .into_iter()
+                .flat_map(|(topic, ids)| ids.into_iter().map(move |id| (topic.clone(), id)))
+                .collect(),
+        });
+    }
+    transactions
+}
+
+fn naive_entries(log_dir: &Path) -> Vec<(i32, String, NaiveEntry)> {
+    let partitions = naive::load_root(log_dir, "__transaction_state", &NaiveOptions::default());
+    let partitions = partitions.expect("the log directory can be listed");
+    let entries = partitions.into_iter().flat_map(|(partition, outcome)| {
+        let map = outcome.unwrap_or_else(|error| panic!("partition {partition} was refused: {error}"));
+        map.entries.into_iter().map(move |(id, entry)| (partition, id, entry))
+    });
+    entries.collect()
+}
+
+/// Commits, aborts, open, fenced and merely initialised ids, odd names; the broker ends in good order.
+#[test]
+fn the_map_of_a_cleanly_stopped_broker_is_what_its_coordinator_said() {
+    let Some(run) = Run::begin() else { return };
+    let broker = run.kafka.start(run.folder.path(), "");
+    let log_dir = broker.log_dir();
+    let described = parse(&run.kafka.drive(&broker, "scenario"));
+    broker.stop();
+
+    assert!(log_dir.join(".kafka_cleanshutdown").exists(), "the broker did not end in good order");
+    assert_scenario_is_rich(&described, &log_dir);
+    assert_all_loaders_agree(&described, &log_dir);
+}
+
+/// The same scenario under the first protocol, which writes values of version 0, and a broker that is killed when all
+/// is quiet: indexes keep their reserved size and nothing says that the logs are whole.
+#[test]
+fn the_map_of_a_killed_broker_is_what_its_coordinator_said() {
+    let Some(run) = Run::begin() else { return };
+    let broker = run.kafka.start(run.folder.path(), "--feature transaction.version=0");
+    let log_dir = broker.log_dir();
+    let described = parse(&run.kafka.drive(&broker, "scenario"));
+    broker.crash();
+
+    assert!(!log_dir.join(".kafka_cleanshutdown").exists(), "the broker was to be killed");
+    let old = naive_entries(&log_dir).iter().filter(|(_, _, entry)| entry.value_version == 0).count();
+    assert_eq!(old, described.len(), "all values were to be of version 0");
+    assert_scenario_is_rich(&described, &log_dir);
+    assert_all_loaders_agree(&described, &log_dir);
+}
+
+/// A broker killed in the middle of its work, loaded by us and by itself.
+#[test]
+fn the_map_after_a_crash_is_what_the_restarted_broker_loads() {
+    let Some(run) = Run::begin() else { return };
+    let broker = run.kafka.start(run.folder.path(), "");
+    let log_dir = broker.log_dir();
+    run.kafka.crash_in_a_storm(broker);
+    // The restarted broker writes to these logs: what the crash left is loaded before.
+    let left: Vec<_> = LOADERS.iter().map(|(name, load)| (name, load(&log_dir))).collect();
+
+    let broker = run.kafka.start(run.folder.path(), "");
+    let described = parse(&run.kafka.drive(&broker, "describe"));
+    broker.stop();
+
+    assert!(left.iter().all(|(_, loaded)| loaded.len() == 8), "the storm has eight ids: {left:#?}");
+    for (name, loaded) in left {
+        let unfinished = loaded.iter().filter(|found| found.state.starts_with("Prepare")).count();
+        say(&format!(
+            "{name}: {unfinished} of {} transactions were left for the restart to complete",
+            loaded.len()
+        ));
+        let completed: Vec<_> = loaded.into_iter().map(completed).collect();
+        assert_eq!(differences(&described, &completed), [""; 0], "{name} on what the crash left");
+    }
+    assert_all_loaders_agree(&described, &log_dir);
+}
+
+/// What a coordinator makes of an id that it loads: a decision that was written is carried out.
+fn completed(mut found: Transaction) -> Transaction {
+    let complete = match found.state.as_str() {
+        "PrepareCommit" => "CompleteCommit",
+        "PrepareAbort" => "CompleteAbort",
+        _ => return found,
+    };
+    found.state = complete.to_owned();
+    found.topic_partitions.clear();
+    found
+}
+
+/// Guards against a driver or a broker that has come to do less than this suite is for.
+fn assert_scenario_is_rich(described: &[Transaction], log_dir: &Path) {
+    let count = |state: &str| described.iter().filter(|id| id.state == state).count();
+    for (state, floor) in [("Empty", 5), ("Ongoing", 10), ("CompleteCommit", 10), ("CompleteAbort", 8)] {
+        assert!(count(state) >= floor, "{state}: {} ids, at least {floor} expected", count(state));
+    }
+    let partitions: BTreeSet<_> = described.iter().map(|id| id.partition).collect();
+    assert_eq!(partitions.len(), 7, "every partition holds ids: {partitions:?}");
+    let segments: usize = (0..7)
+        .map(|partition| log_dir.join(format!("__transaction_state-{partition}")))
+        .flat_map(|folder| fs::read_dir(folder).expect("a partition's folder"))
+        .filter(|entry| {
+            entry.as_ref().is_ok_and(|entry| entry.path().extension().is_some_and(|e| e == "log"))
+        })
+        .count();
+    assert!(segments >= 14, "{segments} segments in 7 partitions: the logs were to roll");
+}
+
+fn assert_all_loaders_agree(described: &[Transaction], log_dir: &Path) {
+    for (name, load) in LOADERS {
+        let loaded = load(log_dir);
+        assert_eq!(differences(described, &loaded), [""; 0], "{name} against DescribeTransactions");
+        say(&format!("{name} agrees with the coordinator on all {} ids", loaded.len()));
+    }
+}
+
+/// Every way in which a loaded list departs from the coordinator's answer, a sentence each.
+fn differences(described: &[Transaction], loaded: &[Transaction]) -> Vec<String> {
+    let mut found: BTreeMap<&str, Vec<&Transaction>> = BTreeMap::new();
+    for transaction in loaded {
+        found.entry(&transaction.transactional_id).or_default().push(transaction);
+    }
+    let mut differences = Vec::new();
+    for expected in described {
+        let id = expected.transactional_id.as_str();
+        match found.remove(id).as_deref() {
+            None => differences.push(format!("{id:?} was not loaded")),
+            Some([one]) if *one == expected => {}
+            Some([one]) => differences.push(format!("{id:?}: described {expected:?}, loaded {one:?}")),
+            Some(several) => {
+                let partitions: Vec<_> = several.iter().map(|found| found.partition).collect();
+                differences.push(format!("{id:?} was loaded from partitions {partitions:?}"));
+            }
+        }
+    }
+    differences.extend(found.keys().map(|id| format!("{id:?} was loaded, the coordinator does not know it")));
+    differences
+}
+
+/// The comparison itself must see a change of any field.
+#[test]
+fn a_difference_in_any_field_is_seen() {
+    let described = parse(concat!(
+        r#"{"transactionalId":"a","partition":3,"coordinatorId":1,"state":"Ongoing","producerId":4000,"#,
+        r#""producerEpoch":2,"transactionTimeoutMs":60000,"transactionStartTimeMs":1700000000000,"#,
+        r#""topicPartitions":[["orders",0],["orders",1]]}"#
+    ));
+    let a = described[0].clone();
+    assert_eq!(differences(&described, &described), [""; 0]);
+
+    let planted = [
+        vec![],
+        vec![a.clone(), Transaction { transactional_id: "b".to_owned(), ..a.clone() }],
+        vec![a.clone(), Transaction { partition: 4, ..a.clone() }],
+        vec![Transaction { partition: 4, ..a.clone() }],
+        vec![Transaction { state: "Empty".to_owned(), ..a.clone() }],
+        vec![Transaction { producer_id: 4001, ..a.clone() }],
+        vec![Transaction { producer_epoch: 3, ..a.clone() }],
+        vec![Transaction { transaction_timeout_ms: 60001, ..a.clone() }],
+        vec![Transaction { transaction_start_time_ms: -1, ..a.clone() }],
+        vec![Transaction { topic_partitions: BTreeSet::from([("orders".to_owned(), 0)]), ..a }],
+    ];
+    for loaded in planted {
+        assert_eq!(differences(&described, &loaded).len(), 1, "not seen: {loaded:?}");
+    }
+}
+
+/// Reads the driver's answer, one JSON object a line.
+fn parse(answer: &str) -> Vec<Transaction> {
+    answer
+        .lines()
+        .map(|line| {
+            let object: Value = serde_json::from_str(line).expect("the driver writes JSON");
+            assert_eq!(object["coordinatorId"], 1, "there is only one broker: {line}");
+            let text = |value: &Value| value.as_str().expect("a string").to_owned();
+            Transaction {
+                transactional_id: text(&object["transactionalId"]),
+                partition: number(&object["partition"]),
+                state: text(&object["state"]),
+                producer_id: number(&object["producerId"]),
+                producer_epoch: number(&object["producerEpoch"]),
+                transaction_timeout_ms: number(&object["transactionTimeoutMs"]),
+                transaction_start_time_ms: number(&object["transactionStartTimeMs"]),
+                topic_partitions: object["topicPartitions"]
+                    .as_array()
+                    .expect("an array")
+                    .iter()
+                    .map(|pair| (text(&pair[0]), number(&pair[1])))
+                    .collect(),
+            }
+        })
+        .collect()
+}
+
+fn number<T: TryFrom<i64>>(value: &Value) -> T {
+    let number = value.as_i64().and_then(|number| T::try_from(number).ok());
+    number.unwrap_or_else(|| panic!("{value} is no number of its field's width"))
+}
+
+/// One broker test: Kafka at hand, a folder of its own, no other broker beside it.
+struct Run {
+    kafka: &'static Kafka,
+    folder: tempfile::TempDir,
+    _alone: std::sync::MutexGuard<'static, ()>,
+}
+
+impl Run {
+    /// `None` where this machine cannot run a broker and nobody demands it.
+    fn begin() -> Option<Self> {
+        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*KAFKA {
+            Ok(kafka) => {
+                let folder = tempfile::tempdir().expect("a temporary folder");
+                Some(Self { kafka, folder, _alone: alone })
+            }
+            Err(reason) => {
+                assert!(!required("broker"), "the broker suite is required here, and cannot run: {reason}");
+                say(&format!("skipped, no broker was run: {reason}"));
+                None
+            }
+        }
+    }
+}
+
+/// Whether the environment demands that a suite runs: `REDRIVE_REQUIRE` is a list of suites, separated by commas.
+fn required(suite: &str) -> bool {
+    std::env::var("REDRIVE_REQUIRE").is_ok_and(|list| list.split(',').any(|name| name.trim() == suite))
+}
+
+/// Tells the person who runs the tests, past the capture of a passing test's output.
+fn say(message: &str) {
+    // A closed stderr is no reason to fail.
+    let _ = writeln!(std::io::stderr(), "broker suite: {message}");
+}
