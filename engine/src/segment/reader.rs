@@ -54,23 +54,35 @@ pub enum Next<'a> {
 /// Walks the batches of one segment from its first byte. Holds one descriptor, and one mapping or one buffer.
 #[derive(Debug)]
 pub struct SegmentReader {
-    path: PathBuf,
-    base_offset: Offset,
-    file: Box<dyn StorageFile>,
-    len: u64,
+    source: Source,
     position: u64,
     window: Window,
 }
 
 #[derive(Debug)]
+struct Source {
+    path: PathBuf,
+    base_offset: Offset,
+    file: Box<dyn StorageFile>,
+    len: u64,
+}
+
+/// The part of the file that is in memory.
+#[derive(Debug)]
 enum Window {
     Mapped(Region),
-    Buffer {
-        /// Byte position of the first byte in `bytes`.
-        start: u64,
-        bytes: Vec<u8>,
-        buffer_bytes: usize,
-    },
+    Buffer(Buffer),
+}
+
+#[derive(Debug, Default)]
+struct Buffer {
+    /// Byte position of the first byte.
+    start: u64,
+    /// Filled up to `filled`; keeps its size so that it is zeroed once.
+    bytes: Vec<u8>,
+    filled: usize,
+    /// Bytes to read at once.
+    read_bytes: usize,
 }
 
 impl SegmentReader {
@@ -86,53 +98,48 @@ impl SegmentReader {
         access: Access,
     ) -> Result<Self, Error> {
         let file = storage.open(path).map_err(Error::io("open", path))?;
-        let mut reader = Self {
-            path: path.to_path_buf(),
-            base_offset,
-            file,
-            len,
-            position: 0,
-            window: Window::Buffer { start: 0, bytes: Vec::new(), buffer_bytes: 0 },
-        };
+        let source = Source { path: path.to_path_buf(), base_offset, file, len };
         if len > i32::MAX as u64 {
-            return Err(reader.corrupt(Reason::SegmentTooLarge(len)));
+            return Err(source.corrupt(0, Reason::SegmentTooLarge(len)));
         }
-        reader.check_not_shrunk()?;
-        reader.window = match access {
+        source.check_not_shrunk(0)?;
+        let window = match access {
             // An empty file cannot be mapped.
             Access::Mapped if len > 0 => {
-                let region = reader.file.map().map_err(Error::io("map", path))?;
+                let region = source.file.map().map_err(Error::io("map", path))?;
                 if (region.len() as u64) < len {
-                    return Err(reader.corrupt(Reason::Shrunk { expected: len, found: region.len() as u64 }));
+                    return Err(
+                        source.corrupt(0, Reason::Shrunk { expected: len, found: region.len() as u64 })
+                    );
                 }
                 Window::Mapped(region)
             }
             Access::Mapped => Window::Mapped(Region::from(Vec::new())),
             Access::Positioned { buffer_bytes } => {
-                Window::Buffer { start: 0, bytes: Vec::new(), buffer_bytes: buffer_bytes.max(HEADER_LEN) }
+                Window::Buffer(Buffer { read_bytes: buffer_bytes.max(HEADER_LEN), ..Buffer::default() })
             }
         };
-        Ok(reader)
+        Ok(Self { source, position: 0, window })
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.source.path
     }
 
     /// The open file, for looks aside from the walk.
     pub fn file(&self) -> &dyn StorageFile {
-        &*self.file
+        &*self.source.file
     }
 
     /// Bytes that the walk covers.
     pub fn len(&self) -> u64 {
-        self.len
+        self.source.len
     }
 
     /// Whether the segment has no bytes.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.source.len == 0
     }
 
     /// Byte position of what [`next`](Self::next) will look at.
@@ -142,7 +149,7 @@ impl SegmentReader {
 
     /// Moves the walk to a byte position, at most the end.
     pub fn skip_to(&mut self, position: u64) {
-        self.position = position.min(self.len);
+        self.position = position.min(self.source.len);
     }
 
     /// The next batch. Costs no copy over a mapping, and one copy by positioned reads.
@@ -155,43 +162,29 @@ impl SegmentReader {
     )]
     #[inline]
     pub fn next(&mut self) -> Result<Next<'_>, Error> {
-        let left = self.len - self.position;
+        let position = self.position;
+        let left = self.source.len - position;
         if left == 0 {
             return Ok(Next::End);
         }
-        let header = self.bytes_at(self.position, (HEADER_LEN as u64).min(left) as usize)?;
-        let prefix = match FramePrefix::parse(header, left) {
+        let header = self.window.bytes(&self.source, position, (HEADER_LEN as u64).min(left))?;
+        let FramePrefix { size, magic } = match FramePrefix::parse(header, left) {
             Ok(prefix) => prefix,
             Err(fault) => return Ok(Next::Bad(fault)),
         };
-        let position = self.position;
-        let size = prefix.size;
-        let Self { window, file, path, base_offset, len, position: next_position, .. } = self;
-        let bytes = window_bytes(window, &**file, path, *base_offset, *len, position, size)?;
-        let frame = if prefix.magic == 2 {
+        let bytes = self.window.bytes(&self.source, position, size)?;
+        let frame = if magic == 2 {
             BatchFrame::new(bytes).map(Frame::Batch)
         } else {
             LegacyMessage::parse(bytes).map(|(message, _)| Frame::Legacy(message))
         };
-        match frame {
+        Ok(match frame {
             Ok(frame) => {
-                *next_position = position + size;
-                Ok(Next::Frame(FrameAt { position, size, frame }))
+                self.position = position + size;
+                Next::Frame(FrameAt { position, size, frame })
             }
-            Err(fault) => Ok(Next::Bad(fault)),
-        }
-    }
-
-    fn bytes_at(&mut self, position: u64, count: usize) -> Result<&[u8], Error> {
-        window_bytes(
-            &mut self.window,
-            &*self.file,
-            &self.path,
-            self.base_offset,
-            self.len,
-            position,
-            count as u64,
-        )
+            Err(fault) => Next::Bad(fault),
+        })
     }
 
     /// Makes sure that what was read was still the file: to be called when the walk is done.
@@ -199,70 +192,70 @@ impl SegmentReader {
     /// # Errors
     /// [`Error::Corrupt`] if the file is now shorter than the walk, [`Error::Io`].
     pub fn check_not_shrunk(&self) -> Result<(), Error> {
+        self.source.check_not_shrunk(self.position)
+    }
+}
+
+impl Source {
+    fn check_not_shrunk(&self, position: u64) -> Result<(), Error> {
         let found = self.file.size().map_err(Error::io("look at the length of", &self.path))?;
         if found < self.len {
-            return Err(self.corrupt(Reason::Shrunk { expected: self.len, found }));
+            return Err(self.corrupt(position, Reason::Shrunk { expected: self.len, found }));
         }
         Ok(())
     }
 
-    fn corrupt(&self, reason: Reason) -> Error {
-        corrupt(&self.path, self.base_offset, self.position, reason)
+    fn corrupt(&self, position: u64, reason: Reason) -> Error {
+        Error::Corrupt(Box::new(Corruption {
+            path: self.path.clone(),
+            offset: self.base_offset,
+            position,
+            reason,
+            transactional_id: None,
+            broker: BrokerView::Overlooks,
+        }))
     }
 }
 
-fn corrupt(path: &Path, offset: Offset, position: u64, reason: Reason) -> Error {
-    Error::Corrupt(Box::new(Corruption {
-        path: path.to_path_buf(),
-        offset,
-        position,
-        reason,
-        transactional_id: None,
-        broker: BrokerView::Overlooks,
-    }))
+impl Window {
+    /// `count` bytes of the file from `position` on, both inside its length.
+    #[inline]
+    fn bytes(&mut self, source: &Source, position: u64, count: u64) -> Result<&[u8], Error> {
+        match self {
+            Self::Mapped(region) => Ok(&region[position as usize..(position + count) as usize]),
+            Self::Buffer(buffer) => {
+                if position < buffer.start || position + count > buffer.start + buffer.filled as u64 {
+                    buffer.refill(source, position, count)?;
+                }
+                let from = (position - buffer.start) as usize;
+                Ok(&buffer.bytes[from..from + count as usize])
+            }
+        }
+    }
 }
 
-/// `count` bytes of the file from `position` on, both inside `len`, refilling the buffer where needed.
-#[inline]
-fn window_bytes<'w>(
-    window: &'w mut Window,
-    file: &dyn StorageFile,
-    path: &Path,
-    base_offset: Offset,
-    len: u64,
-    position: u64,
-    count: u64,
-) -> Result<&'w [u8], Error> {
-    match window {
-        Window::Mapped(region) => Ok(&region[position as usize..(position + count) as usize]),
-        Window::Buffer { start, bytes, buffer_bytes } => {
-            if position < *start || position + count > *start + bytes.len() as u64 {
-                // The window begins at the wanted byte; what is already there moves to the front.
-                let kept = match position.checked_sub(*start) {
-                    Some(skip) if skip <= bytes.len() as u64 => {
-                        bytes.drain(..skip as usize);
-                        bytes.len()
-                    }
-                    _ => 0,
-                };
-                let want = (*buffer_bytes as u64).max(count).min(len - position) as usize;
-                bytes.resize(want, 0);
-                *start = position;
-                let read = read_full_at(file, position + kept as u64, &mut bytes[kept..])
-                    .map_err(Error::io("read", path))?;
-                if kept + read < want {
-                    let found = position + (kept + read) as u64;
-                    bytes.truncate(kept + read);
-                    return Err(corrupt(
-                        path,
-                        base_offset,
-                        position,
-                        Reason::Shrunk { expected: len, found },
-                    ));
-                }
+impl Buffer {
+    /// Makes the buffer begin at `position` and hold at least `count` bytes from there.
+    fn refill(&mut self, source: &Source, position: u64, count: u64) -> Result<(), Error> {
+        // What is already there moves to the front.
+        let kept = match position.checked_sub(self.start) {
+            Some(skip) if skip < self.filled as u64 => {
+                self.bytes.copy_within(skip as usize..self.filled, 0);
+                self.filled - skip as usize
             }
-            let from = (position - *start) as usize;
-            Ok(&bytes[from..from + count as usize])
+            _ => 0,
+        };
+        (self.start, self.filled) = (position, kept);
+        let want = (self.read_bytes as u64).max(count).min(source.len - position) as usize;
+        if self.bytes.len() < want {
+            self.bytes.resize(want, 0);
         }
+        self.filled += read_full_at(&*source.file, position + kept as u64, &mut self.bytes[kept..want])
+            .map_err(Error::io("read", &source.path))?;
+        if self.filled < want {
+            let found = position + self.filled as u64;
+            return Err(source.corrupt(position, Reason::Shrunk { expected: source.len, found }));
+        }
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@
 //! | 12 | 4 | lowest compatible version |
 //! | 16 | 4 + n | blocks: length i32, raw snappy block |
 //!
-//! A second header may stand where a block would begin.
+//! A second header may stand where a block would begin; up to three bytes behind the last block are ignored.
 
 use super::{Compression, CompressionFault, Limits};
 
@@ -32,8 +32,8 @@ pub(super) fn decompress(stored: &[u8], out: &mut Vec<u8>, limits: &Limits) -> R
             rest = rest.get(HEADER_LEN..).ok_or_else(|| damaged("the header is cut short"))?;
             continue;
         }
-        let (length, body) =
-            rest.split_first_chunk().ok_or_else(|| damaged("a block length is cut short"))?;
+        // snappy-java takes fewer than four bytes for the end of the stream (asked of the one in Kafka 4.4.0).
+        let Some((length, body)) = rest.split_first_chunk() else { break };
         let length = i32::from_be_bytes(*length);
         let length = usize::try_from(length).map_err(|_| damaged(format!("block length {length}")))?;
         let (block, after) = body.split_at_checked(length).ok_or_else(|| damaged("a block is cut short"))?;
