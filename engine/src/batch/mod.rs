@@ -35,6 +35,8 @@ mod frame;
 pub mod legacy;
 mod records;
 mod sequence;
+#[cfg(test)]
+mod tests;
 mod varint;
 
 pub use builder::{BatchBuilder, BuildFault, NewRecord};

@@ -36,8 +36,7 @@ impl Storage for FileSystem {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
-        // Should the name have become a pipe meanwhile, opening must not wait for a writer.
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        let file = open_at_once(path)?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
@@ -45,11 +44,15 @@ impl Storage for FileSystem {
     }
 
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
-        let file = match File::open(path) {
+        let file = match open_at_once(path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(e),
         };
+        if !file.metadata()?.is_file() {
+            // No broker locks a pipe or a folder.
+            return Ok(false);
+        }
         // A Java FileChannel lock is a POSIX record lock, which flock(2) does not see. Asking (GETLK) instead of
         // trying keeps us from standing in the way of a broker that starts at this moment.
         let mut lock = libc::flock {
@@ -62,6 +65,11 @@ impl Storage for FileSystem {
         fcntl(&file, FcntlArg::F_OFD_GETLK(&mut lock))?;
         Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
     }
+}
+
+/// Opens for reading. Should the name be a pipe, that must not wait for a writer.
+fn open_at_once(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 #[derive(Debug)]

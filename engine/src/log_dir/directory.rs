@@ -149,7 +149,9 @@ impl LogDir {
                     None if OTHER_FOLDERS.iter().any(|name| entry.name == *name) => continue,
                     None => NoticeKind::Foreign,
                 },
-                // Plain files that Kafka does not know are ignored by it; a link in place of a folder is not.
+                // Plain files that Kafka does not know are ignored by it; a link in place of a folder is not. What
+                // became of the files of the root was told when they were read.
+                EntryKind::Link if ROOT_FILES.iter().any(|name| entry.name == *name) => continue,
                 EntryKind::Link if !is_file_within(&*dir.storage, &dir.root, &path) => NoticeKind::Link,
                 _ => continue,
             };

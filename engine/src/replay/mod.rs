@@ -17,6 +17,8 @@ mod map;
 mod observer;
 mod partition;
 mod report;
+#[cfg(test)]
+mod tests;
 
 pub use load::{IoChoice, Replay, replay};
 pub use map::{PartitionMap, TransactionEntry};

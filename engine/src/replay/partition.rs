@@ -41,6 +41,8 @@ pub(super) fn load(
             ..PartitionStats::default()
         },
         expected: snapshot.segments.first().map_or(log_start, |segment| segment.base_offset),
+        expected_before: Offset(0),
+        batch_end: None,
         decompressor: Decompressor::new(),
         meter: Meter::new(context.totals),
     };
@@ -64,6 +66,10 @@ struct Load<'a> {
     stats: PartitionStats,
     /// The smallest offset that may come next.
     expected: Offset,
+    /// What `expected` was before the last batch: where that batch's offset is a lie, this is the last truth.
+    expected_before: Offset,
+    /// The offset behind the last batch, from which gaps are measured.
+    batch_end: Option<Offset>,
     decompressor: Decompressor,
     meter: Meter<'a>,
 }
@@ -119,11 +125,9 @@ impl Load<'_> {
                 return Err(self.refusal(&reader, index, problem));
             }
             self.note_skipped(&segment.path, &problem);
+            self.distrust_last_offset(segment.base_offset);
         }
-        // Offsets missing between segments are counted with the batch that comes next.
-        let gap_from = self.expected;
         self.expected = self.expected.max(segment.base_offset);
-        let mut gap_from = Some(gap_from);
         loop {
             if self.context.cancel.is_cancelled() {
                 return Err(Error::Cancelled);
@@ -132,9 +136,8 @@ impl Load<'_> {
             let problem = match reader.next()? {
                 Next::End => break,
                 Next::Frame(FrameAt { frame: Frame::Batch(frame), position, size }) => {
-                    let gap_from = gap_from.take().unwrap_or(self.expected);
                     let records = self.stats.records;
-                    match self.batch(&frame, segment.base_offset, gap_from, &segment.path, position) {
+                    match self.batch(&frame, segment.base_offset, &segment.path, position) {
                         Ok(()) => {
                             let records = self.stats.records - records;
                             self.meter.add(size, records, self.map.len());
@@ -190,7 +193,6 @@ impl Load<'_> {
         &mut self,
         frame: &BatchFrame<'_>,
         segment_base: Offset,
-        gap_from: Offset,
         path: &Path,
         position: u64,
     ) -> Result<(), (Fault, Option<Vec<u8>>)> {
@@ -202,20 +204,27 @@ impl Load<'_> {
         };
         let (base, last) = (frame.base_offset(), frame.last_offset());
         if base < self.expected {
-            return Err(plain(Reason::OffsetGoesBack { expected: self.expected, found: base }));
+            let reason = Reason::OffsetGoesBack { expected: self.expected, found: base };
+            if !self.context.lenient || !self.distrust_last_offset(base) {
+                return Err(plain(reason));
+            }
+            self.note_place(path, base, position, reason.to_string());
         }
         let largest = Offset(segment_base.0.saturating_add(i64::from(i32::MAX)));
         if last > largest {
             return Err(plain(Reason::OffsetTooLarge { found: last, last: largest }));
         }
 
-        let before = (self.expected, self.stats.gaps, self.stats.gap_offsets);
+        let before =
+            (self.expected, self.expected_before, self.batch_end, self.stats.gaps, self.stats.gap_offsets);
         self.stats.batches += 1;
-        if base > gap_from {
+        if let Some(end) = self.batch_end.filter(|end| base > *end) {
             self.stats.gaps += 1;
-            self.stats.gap_offsets += base.0.abs_diff(gap_from.0);
+            self.stats.gap_offsets += base.0.abs_diff(end.0);
         }
+        self.expected_before = self.expected;
         self.expected = last.next();
+        self.batch_end = Some(self.expected);
         if last < self.stats.log_start_offset {
             return Ok(());
         }
@@ -230,10 +239,22 @@ impl Load<'_> {
         let applied = self.records(&batch, path, position);
         if applied.is_err() {
             // The batch is refused or skipped whole: its offsets may come again.
-            (self.expected, self.stats.gaps, self.stats.gap_offsets) = before;
+            (self.expected, self.expected_before, self.batch_end, self.stats.gaps, self.stats.gap_offsets) =
+                before;
             self.stats.batches -= 1;
         }
         applied
+    }
+
+    /// Where a lenient walk meets an offset that goes back: whether it could follow what came before the last batch.
+    /// Then that batch's own offset must be the wrong one (it lies outside the CRC), and what follows is as it was.
+    fn distrust_last_offset(&mut self, found: Offset) -> bool {
+        let is_plausible = found >= self.expected_before;
+        if is_plausible {
+            self.expected = found;
+            self.batch_end = Some(found);
+        }
+        is_plausible
     }
 
     fn records(
@@ -388,6 +409,8 @@ impl Load<'_> {
         }
         let is_seen = match reason {
             Reason::Crc(_) => true,
+            // A negative magic is taken for a legacy message, whose CRC is another; a large one for magic 2.
+            Reason::Frame(FrameFault::Magic { magic: ..0 }) => true,
             Reason::Frame(FrameFault::Field { .. } | FrameFault::Magic { .. }) => {
                 !is_whole_but_for_magic(reader, position).unwrap_or(false)
             }

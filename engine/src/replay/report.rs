@@ -107,9 +107,9 @@ impl Skipped {
     /// Most places that are kept; the counts go on.
     pub const PLACES_MAX: usize = 100;
 
-    /// Whether anything was skipped.
+    /// Whether anything was skipped, or put up with: an offset that lies is noted as a place, and no more.
     pub fn any(&self) -> bool {
-        self.batches + self.records + self.bytes > 0
+        self.batches + self.records + self.bytes > 0 || !self.places.is_empty()
     }
 }
 

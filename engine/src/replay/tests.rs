@@ -1,0 +1,228 @@
+//! Loads over the storage in memory, small enough for Miri. Random logs against the slow twin, the corpus and the fault
+//! cases are in the test crate.
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use super::*;
+use crate::batch::{BatchBuilder, NewRecord};
+use crate::error::{BrokerView, Error, Reason};
+use crate::io::{Fault, MemoryStorage};
+use crate::transaction_log::TransactionState::{CompleteCommit, Empty, Ongoing, PrepareAbort, PrepareCommit};
+use crate::transaction_log::{TransactionMetadata, TransactionState, ValueVersion, encode_key};
+use crate::types::{Offset, ProducerId};
+
+const ROOT: &str = "/logs";
+
+fn value(state: TransactionState, producer_id: i64) -> Vec<u8> {
+    let metadata = TransactionMetadata {
+        producer_id: ProducerId(producer_id),
+        producer_epoch: 0,
+        transaction_timeout_ms: 60_000,
+        state,
+        partitions: (state != Empty).then(Vec::new),
+        last_update_timestamp_ms: 1,
+        start_timestamp_ms: -1,
+        previous_producer_id: ProducerId::NONE,
+        next_producer_id: ProducerId::NONE,
+        next_producer_epoch: -1,
+        client_transaction_version: 0,
+        unknown_tagged_fields: Vec::new(),
+    };
+    let mut out = Vec::new();
+    metadata.encode(ValueVersion::V1, &mut out).expect("a small value");
+    out
+}
+
+/// A batch with a record for each id; no state is a tombstone.
+fn batch(offset: i64, records: &[(&str, Option<TransactionState>)]) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(Offset(offset));
+    for (at, (id, state)) in (offset..).zip(records) {
+        let mut key = Vec::new();
+        encode_key(id.as_bytes(), &mut key).expect("a short id");
+        let value = state.map(|state| value(state, at));
+        let record = NewRecord { timestamp: 1, key: Some(&key), value: value.as_deref(), headers: &[] };
+        builder.push(&record).expect("a small record");
+    }
+    builder.build().expect("a batch")
+}
+
+fn segment(storage: &MemoryStorage, partition: i32, base: i64, batches: &[Vec<u8>]) -> String {
+    let path = format!("{ROOT}/__transaction_state-{partition}/{base:020}.log");
+    storage.write(&path, batches.concat());
+    path
+}
+
+fn load(storage: &MemoryStorage, io: IoChoice) -> Loaded {
+    let replay = Replay::open(Arc::new(storage.clone()), [ROOT]).expect("a log directory");
+    replay.io(io).buffer_bytes(100).threads(NonZero::<usize>::MIN).run().expect("a load")
+}
+
+fn refusal(storage: &MemoryStorage) -> (Reason, u64, BrokerView) {
+    let [mapped, read] = [IoChoice::Mmap, IoChoice::Pread].map(|io| {
+        let loaded = load(storage, io);
+        match loaded.partitions[0].error() {
+            Some(Error::Corrupt(corruption)) => {
+                (corruption.reason.clone(), corruption.position, corruption.broker)
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+    assert_eq!(mapped, read);
+    mapped
+}
+
+#[test]
+fn the_newest_record_of_an_id_counts() {
+    let storage = MemoryStorage::new();
+    segment(
+        &storage,
+        0,
+        0,
+        &[
+            batch(0, &[("a", Some(Empty)), ("b", Some(Empty)), ("c", Some(Ongoing))]),
+            batch(3, &[("a", Some(Ongoing)), ("a", Some(PrepareCommit))]),
+        ],
+    );
+    segment(&storage, 0, 5, &[batch(7, &[("b", None), ("d", Some(PrepareAbort))])]);
+    segment(&storage, 1, 0, &[batch(0, &[("e", Some(CompleteCommit))])]);
+    for io in [IoChoice::Mmap, IoChoice::Pread] {
+        let loaded = load(&storage, io);
+        assert!(loaded.is_complete());
+        let state = |id: &str| {
+            loaded.get(id).expect("nothing was refused").map(|entry| (entry.state(), entry.offset().0))
+        };
+        assert_eq!(state("a"), Some((PrepareCommit, 4)));
+        assert_eq!(state("b"), None);
+        assert_eq!(state("c"), Some((Ongoing, 2)));
+        assert_eq!(state("e"), Some((CompleteCommit, 0)));
+        let pending: Vec<_> = loaded.pending_completion().map(|entry| entry.id().into_owned()).collect();
+        assert_eq!(pending, ["a", "d"]);
+        let stats = loaded.partitions[0].stats().expect("loaded");
+        assert_eq!((stats.records, stats.tombstones, stats.batches, stats.segments), (7, 1, 3, 2));
+        assert_eq!((stats.gaps, stats.gap_offsets, stats.log_end_offset), (1, 2, Offset(9)));
+        assert_eq!(stats.by_state.pending_completion(), 2);
+    }
+}
+
+#[test]
+fn one_refused_partition_leaves_the_others_and_makes_absence_unknown() {
+    let storage = MemoryStorage::new();
+    segment(&storage, 0, 0, &[batch(0, &[("a", Some(Empty))])]);
+    let mut bad = batch(0, &[("b", Some(Empty))]);
+    // In the value, so that the id can still be read.
+    let at = bad.len() - 10;
+    bad[at] ^= 1;
+    segment(&storage, 1, 0, &[bad, batch(1, &[("c", Some(Empty))])]);
+    let loaded = load(&storage, IoChoice::Mmap);
+    assert!(!loaded.is_complete());
+    assert_eq!(loaded.refused().count(), 1);
+    assert!(loaded.get("a").expect("found before the refused one matters").is_some());
+    assert!(matches!(loaded.get("b"), Err(Error::Incomplete { .. })));
+    let error = loaded.partitions[1].error().expect("refused").to_string();
+    assert!(error.contains("at offset 0, byte 0: CRC does not match") && error.contains("\"b\""), "{error}");
+}
+
+#[test]
+fn a_torn_tail_is_forgiven_only_where_an_append_can_have_torn() {
+    let whole = batch(0, &[("a", Some(Empty))]);
+    let torn = batch(1, &[("a", Some(Ongoing))]);
+    let cut = torn[..torn.len() - 1].to_vec();
+    let position = whole.len() as u64;
+
+    let storage = MemoryStorage::new();
+    segment(&storage, 0, 0, &[whole.clone(), cut.clone()]);
+    let loaded = load(&storage, IoChoice::Pread);
+    let tail = loaded.partitions[0].stats().expect("loaded").tail.clone().expect("a tail");
+    assert_eq!((tail.position, tail.bytes, tail.offset), (position, cut.len() as u64, Offset(1)));
+    assert_eq!(loaded.get("a").expect("loaded").expect("there").state(), Empty);
+
+    storage.write(format!("{ROOT}/recovery-point-offset-checkpoint"), *b"0\n1\n__transaction_state 0 2\n");
+    assert!(matches!(refusal(&storage), (Reason::Frame(_), at, BrokerView::Cuts { .. }) if at == position));
+    storage.write(format!("{ROOT}/recovery-point-offset-checkpoint"), *b"0\n1\n__transaction_state 0 1\n");
+    assert!(load(&storage, IoChoice::Mmap).is_complete());
+    storage.write(format!("{ROOT}/.kafka_cleanshutdown"), *b"");
+    assert!(matches!(refusal(&storage), (Reason::Frame(_), at, BrokerView::Serves) if at == position));
+    storage.remove(format!("{ROOT}/.kafka_cleanshutdown"));
+    segment(&storage, 0, 9, &[batch(9, &[("b", Some(Empty))])]);
+    assert!(matches!(
+        refusal(&storage),
+        (Reason::Frame(_), at, BrokerView::Cuts { later_segments: 1, .. }) if at == position
+    ));
+}
+
+#[test]
+fn a_good_batch_behind_a_bad_one_refuses() {
+    let mut bad = batch(1, &[("a", Some(Ongoing))]);
+    bad[70] ^= 1;
+    let storage = MemoryStorage::new();
+    segment(&storage, 0, 0, &[batch(0, &[("a", Some(Empty))]), bad, batch(2, &[("b", Some(Empty))])]);
+    assert!(matches!(refusal(&storage), (Reason::Crc(_), _, BrokerView::Cuts { .. })));
+
+    let replay = Replay::open(Arc::new(storage.clone()), [ROOT]).expect("a log directory").lenient(true);
+    let loaded = replay.run().expect("a load");
+    let stats = loaded.partitions[0].stats().expect("lenient loads refuse nothing");
+    assert_eq!((stats.skipped.batches, stats.skipped.places.len()), (1, 1));
+    assert_eq!(loaded.get("a").expect("loaded").expect("there").state(), Empty);
+    assert!(loaded.get("b").expect("loaded").is_some() && !loaded.is_complete());
+}
+
+#[test]
+fn offsets_that_go_back_refuse() {
+    let storage = MemoryStorage::new();
+    segment(&storage, 0, 0, &[batch(5, &[("a", Some(Empty))]), batch(5, &[("a", Some(Empty))])]);
+    let (reason, ..) = refusal(&storage);
+    assert_eq!(reason, Reason::OffsetGoesBack { expected: Offset(6), found: Offset(5) });
+
+    segment(&storage, 0, 0, &[batch(5, &[("a", Some(Empty))])]);
+    segment(&storage, 0, 4, &[]);
+    let (reason, ..) = refusal(&storage);
+    assert_eq!(reason, Reason::OffsetGoesBack { expected: Offset(6), found: Offset(4) });
+}
+
+#[test]
+fn files_that_shrink_or_fail_refuse() {
+    let storage = MemoryStorage::new();
+    let path = segment(&storage, 0, 0, &[batch(0, &[("a", Some(Empty))]), batch(1, &[("b", Some(Empty))])]);
+    for fault in [Fault::ShrinksWhenOpened(100), Fault::ShrinksWhenRead(130)] {
+        storage.inject(&path, fault);
+        for io in [IoChoice::Mmap, IoChoice::Pread] {
+            let loaded = load(&storage, io);
+            let Some(Error::Corrupt(corruption)) = loaded.partitions[0].error() else {
+                panic!("{fault:?} {io:?}")
+            };
+            assert!(matches!(corruption.reason, Reason::Shrunk { .. }), "{fault:?} {io:?}: {corruption}");
+        }
+    }
+    storage.inject(&path, Fault::ReadAt(110));
+    for io in [IoChoice::Mmap, IoChoice::Pread] {
+        let loaded = load(&storage, io);
+        assert!(matches!(loaded.partitions[0].error(), Some(Error::Io { .. })), "{io:?}");
+    }
+    storage.inject(&path, Fault::ShortReads(7));
+    assert!(load(&storage, IoChoice::Pread).is_complete());
+}
+
+#[test]
+fn a_cancelled_load_says_so_and_an_observer_hears_of_every_partition() {
+    struct Count(usize, u64);
+    impl Observer for Count {
+        fn partition(&mut self, outcome: &Arc<PartitionOutcome>) {
+            self.0 += usize::from(outcome.map().is_some());
+        }
+        fn progress(&mut self, progress: &Progress) {
+            self.1 = progress.ids;
+        }
+    }
+    let storage = MemoryStorage::new();
+    for partition in 0..3 {
+        segment(&storage, partition, 0, &[batch(0, &[("a", Some(Empty)), ("b", Some(Empty))])]);
+    }
+    let replay = Replay::open(Arc::new(storage), [ROOT]).expect("a log directory");
+    let mut count = Count(0, 0);
+    replay.run_with(&mut count, &Cancel::new()).expect("a load");
+    assert_eq!((count.0, count.1), (3, 6));
+    let cancel = Cancel::new();
+    cancel.cancel();
+    assert!(matches!(replay.run_with(&mut (), &cancel), Err(Error::Cancelled)));
+}

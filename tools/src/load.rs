@@ -1,0 +1,226 @@
+//! The options of every command that loads, and the load itself: with progress, and with Ctrl-C.
+
+use std::io;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use redrive::io::FileSystem;
+use redrive::replay::{Cancel, IoChoice, Loaded, Replay};
+use signal_hook::consts::SIGINT;
+
+use crate::console::{Console, Style};
+use crate::failure::{Failure, Status};
+use crate::json::{ErrorJson, RefusedJson};
+use crate::progress::Bar;
+use crate::text::sanitize;
+
+/// Options of the commands that load.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Loading")]
+pub struct LoadArgs {
+    /// Topic to load; it must have the format of __transaction_state
+    #[arg(long, value_name = "NAME", default_value = "__transaction_state")]
+    pub topic: String,
+
+    /// Load this partition only; may be repeated
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    pub partition: Vec<i32>,
+
+    /// Threads to load with; never more than partitions are used [default: available cores]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZero<usize>>,
+
+    /// How to reach the bytes: auto maps the files unless a running broker holds the directory
+    #[arg(long, value_enum, default_value_t = IoArg::Auto)]
+    pub io: IoArg,
+
+    /// Skip damaged places and count them instead of refusing their partition; the result may then be wrong, since
+    /// a skipped record may have been the newest of its id
+    #[arg(long)]
+    pub lenient: bool,
+}
+
+/// How the bytes of segments are to be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum IoArg {
+    /// Map the files, unless a running broker holds the directory
+    Auto,
+    /// Map the files, or fail
+    Mmap,
+    /// Read by position
+    Pread,
+}
+
+/// Form of the output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// One JSON document
+    Json,
+    /// One JSON object a line
+    Ndjson,
+}
+
+/// A finished load, and what it was made from.
+#[derive(Debug)]
+pub struct Load {
+    /// The opened directories.
+    pub replay: Replay,
+    /// The result.
+    pub loaded: Loaded,
+    /// Set by Ctrl-C; also what follows the load looks at it.
+    pub cancel: Cancel,
+}
+
+impl LoadArgs {
+    /// Loads.
+    ///
+    /// # Errors
+    /// Whatever makes a load impossible, and a partition asked for that is not there. Refused partitions are no
+    /// failure: see [`Load::status`].
+    pub fn load(&self, directories: &[PathBuf], console: &mut Console) -> Result<Load, Failure> {
+        let cancel = cancel_on_interrupt()?;
+        let mut replay = Replay::open(Arc::new(FileSystem), directories)?
+            .topic(&self.topic)
+            .lenient(self.lenient)
+            .io(match self.io {
+                IoArg::Auto => IoChoice::Auto,
+                IoArg::Mmap => IoChoice::Mmap,
+                IoArg::Pread => IoChoice::Pread,
+            });
+        if !self.partition.is_empty() {
+            self.check_partitions(&replay, directories)?;
+            replay = replay.partitions(self.partition.iter().copied());
+        }
+        if let Some(threads) = self.threads {
+            replay = replay.threads(threads);
+        }
+        let loaded = {
+            let mut bar = Bar::new(&self.topic, console.shows_progress);
+            replay.run_with(&mut bar, &cancel)?
+        };
+        Ok(Load { replay, loaded, cancel })
+    }
+
+    /// The engine loads those of the wanted partitions that are there; who names one wants to hear that it is not.
+    fn check_partitions(&self, replay: &Replay, directories: &[PathBuf]) -> Result<(), Failure> {
+        let is_there = |number: i32| {
+            replay.directories().iter().flat_map(|directory| directory.partitions()).any(|partition| {
+                partition.topic_partition.topic == self.topic && partition.topic_partition.partition == number
+            })
+        };
+        match self.partition.iter().find(|&&number| !is_there(number)) {
+            None => Ok(()),
+            Some(number) => Err(Failure::Input(format!(
+                "there is no partition {}-{number} in {}",
+                self.topic,
+                directories.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+            ))),
+        }
+    }
+}
+
+/// Lets Ctrl-C end the process at once, with the exit status of an interruption: for commands that hold nothing.
+///
+/// # Errors
+/// Whatever the system says.
+pub fn end_on_interrupt() -> Result<(), Failure> {
+    let always = Arc::new(AtomicBool::new(true));
+    signal_hook::flag::register_conditional_shutdown(SIGINT, 130, always).map(drop).map_err(no_signals)
+}
+
+fn no_signals(source: io::Error) -> Failure {
+    Failure::Input(format!("cannot watch for interrupts: {source}"))
+}
+
+/// The first Ctrl-C asks the load to stop, the second ends the process at once.
+fn cancel_on_interrupt() -> Result<Cancel, Failure> {
+    let cancel = Cancel::new();
+    // In this order: the conditional end must see the flag as the first signal left it.
+    signal_hook::flag::register_conditional_shutdown(SIGINT, 130, cancel.flag()).map_err(no_signals)?;
+    signal_hook::flag::register(SIGINT, cancel.flag()).map_err(no_signals)?;
+    Ok(cancel)
+}
+
+impl Load {
+    /// [`Status::FoundWrong`] if a partition was refused or a lenient load skipped something.
+    pub fn status(&self) -> Status {
+        if self.loaded.is_complete() { Status::Fine } else { Status::FoundWrong }
+    }
+
+    /// Says on standard error what makes the result less than the whole truth: for commands whose output does not.
+    pub fn warn(&self, console: &mut Console) {
+        for outcome in &self.loaded.partitions {
+            let name = &outcome.topic_partition;
+            if let Some(error) = outcome.error() {
+                console.say(Style::Bad, format!("{name} was refused: {error}"));
+            }
+            let Some(stats) = outcome.stats() else { continue };
+            let skipped = &stats.skipped;
+            if skipped.any() {
+                console.say(
+                    Style::Bad,
+                    format!(
+                        "{name} is damaged: batches skipped {}, single records {}, bytes in all {}",
+                        skipped.batches, skipped.records, skipped.bytes
+                    ),
+                );
+            }
+            if stats.unknown_records > 0 {
+                console.say(
+                    Style::Warning,
+                    format!(
+                        "{name} holds records of newer key or value versions, {} in all, skipped as a broker skips them",
+                        stats.unknown_records
+                    ),
+                );
+            }
+            if let Some(tail) = &stats.tail {
+                console.say(
+                    Style::Warning,
+                    format!(
+                        "{name} ends in a torn append that a broker would cut: {} at offset {}, byte {}, {} bytes: {}",
+                        tail.path.display(),
+                        tail.offset,
+                        tail.position,
+                        tail.bytes,
+                        tail.reason
+                    ),
+                );
+            }
+        }
+        if self.loaded.is_moving {
+            console.say(
+                Style::Warning,
+                "a running broker holds the directory: the files changed while they were read, and the result is a \
+                 picture of no single moment",
+            );
+        }
+    }
+
+    /// The refused partitions for JSON.
+    pub fn refused_json(&self) -> Vec<RefusedJson> {
+        self.loaded
+            .refused()
+            .filter_map(|outcome| {
+                let error = ErrorJson::from(outcome.error()?);
+                Some(RefusedJson { partition: outcome.topic_partition.partition, error })
+            })
+            .collect()
+    }
+
+    /// # Errors
+    /// [`Failure::Interrupted`] after Ctrl-C.
+    pub fn check_interrupt(&self) -> Result<(), Failure> {
+        if self.cancel.is_cancelled() { Err(Failure::Interrupted) } else { Ok(()) }
+    }
+}
+
+/// A path for a terminal.
+pub fn shown_path(path: &Path) -> String {
+    sanitize(&path.display().to_string())
+}

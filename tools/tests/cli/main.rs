@@ -1,0 +1,8 @@
+//! The built `redrive` command from the outside: streams, exit status, signals.
+
+#![deny(unsafe_code)]
+
+mod commands;
+mod common;
+mod hostile;
+mod process;
