@@ -42,7 +42,34 @@ struct Transaction {
 type Loader = fn(&Path) -> Vec<Transaction>;
 
 /// Whoever can load a log directory is judged by the coordinator's answer.
-const LOADERS: [(&str, Loader); 1] = [("the naive loader", load_naive)];
+const LOADERS: [(&str, Loader); 2] = [("redrive", load_redrive), ("the naive loader", load_naive)];
+
+fn load_redrive(log_dir: &Path) -> Vec<Transaction> {
+    let loaded = redrive::replay(log_dir).expect("a log directory").run().expect("a load");
+    let mut transactions = Vec::new();
+    for outcome in &loaded.partitions {
+        let (map, _) = outcome.result.as_ref().expect("no partition is refused");
+        for entry in map.iter() {
+            let value = entry.metadata().expect("values in a map were decoded before");
+            transactions.push(Transaction {
+                transactional_id: entry.id().into_owned(),
+                partition: outcome.topic_partition.partition,
+                state: value.state.to_string(),
+                producer_id: value.producer_id.0,
+                producer_epoch: value.producer_epoch,
+                transaction_timeout_ms: value.transaction_timeout_ms,
+                transaction_start_time_ms: value.start_timestamp_ms,
+                topic_partitions: value
+                    .partitions
+                    .unwrap_or_default()
+                    .iter()
+                    .flat_map(|topic| topic.partition_ids.iter().map(|&id| (topic.topic_name().into_owned(), id)))
+                    .collect(),
+            });
+        }
+    }
+    transactions
+}
 
 fn load_naive(log_dir: &Path) -> Vec<Transaction> {
     let mut transactions = Vec::new();
