@@ -101,14 +101,17 @@ fn markers_have_78_bytes_and_say_what_they_say() {
     }
 }
 
+/// Miri is some thousand times slower, so it sees a part of the cases.
+const STEP: usize = if cfg!(miri) { 7 } else { 1 };
+
 #[test]
 fn every_cut_and_every_flipped_bit_is_found() {
     let bytes = three_records().build().expect("a batch");
     let whole = records(&bytes).expect("readable");
-    for cut in 0..bytes.len() {
+    for cut in (0..bytes.len()).step_by(STEP) {
         assert!(matches!(BatchFrame::parse(&bytes[..cut]), Err(FrameFault::Incomplete { .. })), "{cut}");
     }
-    for bit in 0..bytes.len() * 8 {
+    for bit in (0..bytes.len() * 8).step_by(STEP) {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
         match bit / 8 {
@@ -130,7 +133,7 @@ fn every_cut_and_every_flipped_bit_is_found() {
 fn damaged_records_under_a_right_crc_never_panic() {
     let bytes = three_records().build().expect("a batch");
     let mut refused = 0;
-    for at in HEADER_LEN..bytes.len() {
+    for at in (HEADER_LEN..bytes.len()).step_by(STEP) {
         for value in [0, 1, 0x7f, 0x80, 0xff, bytes[at].wrapping_add(2)] {
             let mut damaged = bytes.clone();
             damaged[at] = value;
@@ -139,7 +142,7 @@ fn damaged_records_under_a_right_crc_never_panic() {
             refused += usize::from(records(&damaged).is_err());
         }
     }
-    assert!(refused > 100, "{refused}");
+    assert!(refused > 100 / STEP, "{refused}");
 }
 
 #[test]
@@ -183,7 +186,7 @@ fn legacy_messages_of_any_bytes_never_panic() {
     let mut decompressor = Decompressor::new();
     let record = read.records(&mut decompressor, &Limits::default()).expect("a record")[0];
     assert_eq!((record.offset, record.key, record.value), (Offset(4), Some(&b"k"[..]), Some(&b"v"[..])));
-    for at in 0..message.len() {
+    for at in (0..message.len()).step_by(STEP) {
         for value in [0, 1, 2, 0x7f, 0x80, 0xff] {
             let mut damaged = message.clone();
             damaged[at] = value;

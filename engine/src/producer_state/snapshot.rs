@@ -237,10 +237,12 @@ mod tests {
     #[test]
     fn every_cut_flip_and_surplus_byte_is_refused() {
         let file = sample().encode().unwrap();
-        for cut in 0..file.len() {
+        // Miri is some thousand times slower, so it sees a part of the cases.
+        let step = if cfg!(miri) { 11 } else { 1 };
+        for cut in (0..file.len()).step_by(step) {
             assert!(ProducerSnapshot::parse(&file[..cut]).is_err(), "cut at {cut}");
         }
-        for position in 0..file.len() {
+        for position in (0..file.len()).step_by(step) {
             for bit in 0..8 {
                 let mut damaged = file.clone();
                 damaged[position] ^= 1 << bit;

@@ -91,7 +91,9 @@ mod tests {
             let mut key = Vec::new();
             encode_key(&id, &mut key).unwrap();
             assert_eq!(Key::parse(&key), Ok(Key::TransactionalId(&id)));
-            for cut in 0..key.len() {
+            // Miri is some thousand times slower, so it sees a part of the cases.
+            let step = if cfg!(miri) { 1 + length / 8 } else { 1 };
+            for cut in (0..key.len()).step_by(step) {
                 assert!(Key::parse(&key[..cut]).is_err(), "{length} cut at {cut}");
             }
             key.extend_from_slice(b"more");

@@ -78,10 +78,13 @@ fn owned_values_come_back() {
     assert_eq!(fields(&encoded(&metadata, ValueVersion::V1)).transaction().unwrap().to_metadata(), metadata);
 }
 
+/// Miri is some thousand times slower, so it sees a part of the cases.
+const STEP: usize = if cfg!(miri) { 23 } else { 1 };
+
 #[test]
 fn a_cut_at_any_byte_is_refused() {
     for value in samples() {
-        for cut in 0..value.len() {
+        for cut in (0..value.len()).step_by(STEP) {
             let fault = Value::parse(&value[..cut]).expect_err("cut value was read");
             assert!(!fault.to_string().is_empty());
         }
@@ -91,7 +94,7 @@ fn a_cut_at_any_byte_is_refused() {
 #[test]
 fn no_single_byte_makes_it_panic() {
     for value in samples() {
-        for position in 0..value.len() {
+        for position in (0..value.len()).step_by(STEP) {
             for byte in [0, 1, 0x7f, 0x80, 0xff, value[position] ^ 0x10] {
                 let mut damaged = value.clone();
                 damaged[position] = byte;

@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn long_garbage_takes_linear_time() {
-        let bytes = [0xed, 0xa0, 0x41].repeat(1 << 18);
-        assert_eq!(decode_utf8(&bytes).chars().count(), 2 << 18);
+        let times = if cfg!(miri) { 1 << 8 } else { 1 << 18 };
+        let bytes = [0xed, 0xa0, 0x41].repeat(times);
+        assert_eq!(decode_utf8(&bytes).chars().count(), 2 * times);
     }
 }

@@ -13,9 +13,9 @@
 //! The other formats are ours: every file is gone through to its end, damage is reported with its place, and the exit
 //! status is 1 if there was any. They also know the checkpoint files, which Kafka's tool ignores.
 //!
-//! The way of the data: [`run`] opens each file and hands it to a walk ([`log`], [`index`], [`small`]), which knows
-//! nothing of formats and sends [`event::Event`]s to one of two sinks, [`kafka`] or [`own`]. Everything is streamed:
-//! a log is read through a window of one batch or 1 MiB, whichever is larger.
+//! The way of the data: `run` opens each file and hands it to a walk (`log`, `index`, `snapshot`, `checkpoint`), which
+//! knows nothing of formats and sends events to one of two sinks, `kafka` or `own`. Everything is streamed: a log is read
+//! through a window of 1 MiB or one batch, whichever is larger. Of records, one batch is held at a time.
 
 mod args;
 mod checkpoint;
@@ -29,7 +29,7 @@ mod log;
 mod own;
 mod run;
 mod schema;
-mod small;
+mod snapshot;
 mod tables;
 
 pub use args::{DumpArgs, DumpFormat};

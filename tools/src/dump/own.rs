@@ -266,9 +266,7 @@ impl<'w> OwnSink<'w> {
                 failed = control(&mut item, &record).map(|reason| (Some(position), reason));
             }
             _ if self.options.prints_data => {
-                item.bytes("key", event.key);
-                item.bytes("value", event.value);
-                failed = self.decoded(&mut item, event).map(|reason| (None, reason));
+                failed = self.data(&mut item, event).map(|reason| (None, reason));
             }
             _ => {}
         }
@@ -279,15 +277,19 @@ impl<'w> OwnSink<'w> {
         }
     }
 
-    /// Adds what a decoder makes of the record; why it could not, if that is damage.
-    fn decoded(&self, item: &mut Item, event: &RecordEvent<'_>) -> Option<String> {
-        if self.options.decoder == DecoderKind::Plain {
-            return None;
-        }
-        let Some(key) = event.key else {
-            return Some("the record has no key to decode".to_owned());
+    /// Adds key and value, and what the decoder makes of them; why it could not, if that is damage. People get the
+    /// bytes only where there is nothing better.
+    fn data(&self, item: &mut Item, event: &RecordEvent<'_>) -> Option<String> {
+        let decoded = match (self.options.decoder, event.key) {
+            (DecoderKind::Plain, _) => None,
+            (_, None) => Some(Decoded::Failed("the record has no key to decode".to_owned())),
+            (kind, Some(key)) => Some(decoder::decode(kind, event.offset, key, event.value, Dialect::Safe)),
         };
-        match decoder::decode(self.options.decoder, event.offset, key, event.value, Dialect::Safe) {
+        if item.is_json || !matches!(decoded, Some(Decoded::Record { .. })) {
+            item.bytes("key", event.key);
+            item.bytes("value", event.value);
+        }
+        match decoded? {
             Decoded::Record { key, value } => {
                 item.raw("decodedKey", &key);
                 item.raw("decodedValue", value.as_deref().unwrap_or("null"));

@@ -11,7 +11,7 @@ use super::input::LogFile;
 use super::kafka::{KafkaOptions, KafkaSink};
 use super::log::{self, LogOptions};
 use super::own::{OwnOptions, OwnSink};
-use super::small;
+use super::snapshot;
 use crate::text::sanitize;
 
 /// How a dump ended.
@@ -167,15 +167,19 @@ fn run_own(args: &DumpArgs, out: &mut dyn Write, err: &mut dyn Write) -> io::Res
             Ok(()) => None,
             Err(Stop::Output(error)) => return Err(error),
             Err(Stop::Damaged(damage)) => Some(damage),
-            Err(Stop::Unreadable { path, source }) => {
+            Err(Stop::Unreadable { path: unread, source }) => {
                 unreadable = true;
-                let reason = format!("cannot read {}: {source}", path.display());
+                // It may be a file beside the one asked for.
+                let reason = match unread == path {
+                    true => format!("cannot be read: {source}"),
+                    false => format!("cannot read {}: {source}", unread.display()),
+                };
                 Some(Damage { offset: None, position: None, reason })
             }
         };
-        match sink.end_file(damage) {
-            Err(Stop::Output(error)) => return Err(error),
-            Ok(()) | Err(_) => {}
+        // Ending a file reads nothing, so only the output can fail.
+        if let Err(Stop::Output(error)) = sink.end_file(damage) {
+            return Err(error);
         }
     }
     let found_wrong = sink.finish()?;
@@ -229,7 +233,7 @@ fn dump(kind: FileKind, path: &Path, args: &DumpArgs, sink: &mut dyn Sink) -> Re
         FileKind::OffsetIndex => index::offset_index(path, base_offset(path)?, index_options, sink),
         FileKind::TimeIndex => index::time_index(path, base_offset(path)?, index_options, sink),
         FileKind::TransactionIndex => index::transaction_index(path, base_offset(path)?, index_options, sink),
-        FileKind::ProducerSnapshot => small::snapshot(path, sink),
+        FileKind::ProducerSnapshot => snapshot::walk(path, sink),
         FileKind::Checkpoint(file) => checkpoint::walk(file, path, sink),
         FileKind::Unknown => Err(Stop::Unreadable {
             path: path.to_path_buf(),

@@ -11,7 +11,7 @@ use super::input::read_whole;
 ///
 /// # Errors
 /// [`Stop`].
-pub(super) fn snapshot(path: &Path, sink: &mut dyn Sink) -> Result<(), Stop> {
+pub(super) fn walk(path: &Path, sink: &mut dyn Sink) -> Result<(), Stop> {
     let file = read_whole(path)?;
     match ProducerSnapshot::parse(&file) {
         Ok(snapshot) => snapshot.entries.iter().try_for_each(|entry| sink.event(Event::Producer(entry))),
