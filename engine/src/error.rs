@@ -47,11 +47,13 @@ pub enum Error {
         /// What was looked for and not found.
         reason: &'static str,
     },
-    /// None of the directories holds a partition that was asked for.
-    #[error("no partition of topic {topic:?} that was asked for in {}", list_paths(paths))]
+    /// The directories do not hold a partition that was asked for, or none of the topic at all.
+    #[error("no {} of topic {topic:?} in {}", list_partitions(partitions), list_paths(paths))]
     NoPartitions {
         /// The topic.
         topic: String,
+        /// The partitions that are not there; empty if none was asked for by number.
+        partitions: Vec<i32>,
         /// The directories.
         paths: Vec<PathBuf>,
     },
@@ -64,6 +66,14 @@ pub enum Error {
         first: PathBuf,
         /// The other.
         second: PathBuf,
+    },
+    /// A name that belongs to the log leads to something that is not read: a link out of the directory, a pipe, a folder.
+    #[error("{} belongs to the log: {reason}", path.display())]
+    NotRead {
+        /// The file or folder.
+        path: PathBuf,
+        /// What it is.
+        reason: String,
     },
     /// The answer might lie in a partition that was refused.
     #[error("{} of the partitions were refused, so it is not known whether the id exists", partitions.len())]
@@ -90,6 +100,14 @@ pub enum Error {
     },
 }
 
+fn list_partitions(partitions: &[i32]) -> String {
+    match partitions {
+        [] => "partition".to_owned(),
+        [one] => format!("partition {one}"),
+        some => format!("partitions {}", some.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
 fn list_paths(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
@@ -110,6 +128,7 @@ impl Error {
             Self::NotALogDirectory { .. } => "not-a-log-directory",
             Self::NoPartitions { .. } => "no-partitions",
             Self::DuplicatePartition { .. } => "duplicate-partition",
+            Self::NotRead { .. } => "not-read",
             Self::Incomplete { .. } => "incomplete",
             Self::HeldByBroker { .. } => "held-by-broker",
             Self::Cancelled => "cancelled",
@@ -124,7 +143,8 @@ impl Error {
 pub struct Corruption {
     /// The segment file.
     pub path: PathBuf,
-    /// Base offset of the batch, or the offset that should come here where the header cannot be trusted.
+    /// Base offset of the batch; or the offset that should come here, where the header cannot be trusted; or that of the
+    /// segment, where the file itself is the trouble.
     pub offset: Offset,
     /// Byte position of the batch in the file.
     pub position: u64,
@@ -260,8 +280,14 @@ pub enum BrokerView {
     Serves,
     /// It would delete every segment and begin anew at its log start offset.
     DropsLog,
-    /// It would look but not see it: recovery checks sizes and CRCs only.
+    /// Its recovery would split the segment here, since an offset is too far above the base.
+    Splits,
+    /// It would not load the partition, on this start or any other.
+    RefusesToLoad,
+    /// It would look but not see it: recovery checks sizes, CRCs and the range of offsets only.
     Overlooks,
+    /// That depends on what happens to the file next.
+    Unknown,
 }
 
 impl fmt::Display for BrokerView {
@@ -279,9 +305,12 @@ impl fmt::Display for BrokerView {
                 f.write_str("a broker would delete every segment and begin anew at the log start offset")
             }
             Self::Serves => f.write_str("a broker would run no recovery here and use the log as it stands"),
-            Self::Overlooks => {
-                f.write_str("a broker's recovery checks sizes and CRCs only and would not see it")
-            }
+            Self::Splits => f.write_str("a broker's recovery would split the segment here"),
+            Self::RefusesToLoad => f.write_str("a broker would not load this partition, on any start"),
+            Self::Overlooks => f.write_str(
+                "a broker's recovery looks at sizes, CRCs and ranges of offsets and would not see it",
+            ),
+            Self::Unknown => f.write_str("what a broker would do depends on what happens to the file next"),
         }
     }
 }

@@ -63,7 +63,9 @@ fn load_redrive(log_dir: &Path) -> Vec<Transaction> {
                     .partitions
                     .unwrap_or_default()
                     .iter()
-                    .flat_map(|topic| topic.partition_ids.iter().map(|&id| (topic.topic_name().into_owned(), id)))
+                    .flat_map(|topic| {
+                        topic.partition_ids.iter().map(|&id| (topic.topic_name().into_owned(), id))
+                    })
                     .collect(),
             });
         }

@@ -495,6 +495,10 @@ fn c02_t220_failure_in_the_middle() {
     ];
     for fault in faults {
         for io in [IoChoice::Pread, IoChoice::Mmap] {
+            // A mapping cannot report a sector that fails: see IoChoice::Mmap.
+            if io == IoChoice::Mmap && matches!(fault, Some(Fault::ReadAt(_))) {
+                continue;
+            }
             let storage = root.in_memory();
             match fault {
                 Some(fault) => storage.inject(path.clone(), fault),

@@ -52,6 +52,14 @@ impl Root {
         self.file(CLEAN_SHUTDOWN.0, CLEAN_SHUTDOWN.1)
     }
 
+    /// Adds an index without entries beside every segment: a broker recovers a segment that has none.
+    pub(crate) fn indexed(mut self) -> Self {
+        let logs: Vec<_> =
+            self.0.keys().filter_map(|name| name.strip_suffix(".log")).map(str::to_owned).collect();
+        self.0.extend(logs.into_iter().map(|name| (name + ".index", Vec::new())));
+        self
+    }
+
     /// Adds a recovery-point file that names the partition.
     pub(crate) fn recovery_point(self, offset: i64) -> Self {
         let text = format!("0\n1\n__transaction_state 0 {offset}\n");

@@ -142,7 +142,7 @@ fn a_held_directory_is_read_by_position_and_said_to_move() {
 
     holder.end();
     let loaded = replay(&[folder.path()]).run().expect("a load");
-    assert_eq!((loaded.io, loaded.is_moving), (IoUsed::Mmap, false));
+    assert_eq!((loaded.io, loaded.is_moving), (IoUsed::Pread, false));
     assert!(replay(&[folder.path()]).io(IoChoice::Mmap).run().is_ok());
 }
 
@@ -154,7 +154,7 @@ fn a_lock_of_the_other_kind_does_not_count() {
     let file = File::open(folder.path().join(".lock")).expect("the lock file");
     file.lock().expect("locked by flock");
     let loaded = replay(&[folder.path()]).run().expect("a load");
-    assert_eq!((loaded.io, loaded.is_moving), (IoUsed::Mmap, false));
+    assert_eq!((loaded.io, loaded.is_moving), (IoUsed::Pread, false));
 }
 
 #[test]
@@ -206,63 +206,68 @@ fn what_is_no_log_directory() {
     assert_eq!(ids(&replay(&[&folder.path().join(PARTITION)]).run().expect("a load")), ["a"]);
 }
 
-/// Links that lead to regular files of the same root are read. Others are told and not read, and so are pipes and
-/// folders with a segment's name; none of them is waited for.
+/// Links that lead to regular files of the same root are read. A segment's name that leads elsewhere, to a pipe or to a
+/// folder belongs to the log, which is not complete without it; none of them is waited for.
 #[test]
 fn links_and_pipes() {
     let (folder, outside) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     let name = |base: i64| format!("{base:020}.log");
+    let mode = nix::sys::stat::Mode::S_IRWXU;
     let root = folder.path();
-    Root::of(&log(&["a"])).on_disk(root);
+    Root::of(&log(&["a"])).partition("__transaction_state-1", &log(&["b"])).on_disk(root);
     let partition = root.join(PARTITION);
     fs::write(root.join("elsewhere"), batch(1, "inside")).expect("written");
     symlink(root.join("elsewhere"), partition.join(name(1))).expect("a link");
+    // Names without records in them are told and passed over.
+    symlink(outside.path(), partition.join("00000000000000000001.index")).expect("a link");
+    symlink(outside.path(), root.join("lost+found")).expect("a link");
+    fs::write(outside.path().join("points"), "0\n1\n__transaction_state 0 99\n").expect("written");
+    symlink(outside.path().join("points"), root.join("log-start-offset-checkpoint")).expect("a link");
+    for io in [IoChoice::Mmap, IoChoice::Pread] {
+        let loaded = replay(&[root]).io(io).run().expect("a load");
+        assert_eq!(ids(&loaded), ["a", "b", "inside"]);
+        let notices = &loaded.partitions[0].notices;
+        assert!(matches!(&notices[..], [notice] if notice.kind == NoticeKind::Link), "{notices:?}");
+        assert_eq!(loaded.notices.iter().filter(|notice| notice.kind == NoticeKind::Link).count(), 2);
+    }
+
     fs::write(outside.path().join("file"), batch(2, "outside")).expect("written");
-    symlink(outside.path().join("file"), partition.join(name(2))).expect("a link");
-    symlink(root.join("nowhere"), partition.join(name(3))).expect("a link");
-    symlink(&partition, partition.join(name(4))).expect("a link");
-    nix::unistd::mkfifo(&partition.join(name(5)), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
-    fs::create_dir(partition.join(name(6))).expect("a folder");
-    nix::unistd::mkfifo(&outside.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
-    symlink(outside.path().join("pipe"), partition.join(name(7))).expect("a link");
-    // A partition's folder that is a link, and a checkpoint file that is one.
+    nix::unistd::mkfifo(&outside.path().join("pipe"), mode).expect("a pipe");
+    let bad = partition.join(name(2));
+    let make: [(&str, &dyn Fn()); 6] = [
+        ("a link out of the root", &|| symlink(outside.path().join("file"), &bad).expect("a link")),
+        ("a link to nothing", &|| symlink(root.join("nowhere"), &bad).expect("a link")),
+        ("a link to a folder", &|| symlink(&partition, &bad).expect("a link")),
+        ("a link to a pipe", &|| symlink(outside.path().join("pipe"), &bad).expect("a link")),
+        ("a pipe", &|| nix::unistd::mkfifo(&bad, mode).expect("a pipe")),
+        ("a folder", &|| fs::create_dir(&bad).expect("a folder")),
+    ];
+    for (what, make) in make {
+        make();
+        let loaded = replay(&[root]).run().expect("a load");
+        assert_eq!(ids(&loaded), ["b"], "{what}");
+        let error = loaded.partitions[0].error().expect("refused");
+        assert!(matches!(error, Error::NotRead { .. } | Error::Io { .. }), "{what}: {error}");
+        fs::remove_file(&bad).or_else(|_| fs::remove_dir(&bad)).expect("removed");
+    }
+    // A link in place of a partition's folder.
     Root::default().partition("__transaction_state-9", &log(&["z"])).on_disk(outside.path());
     symlink(outside.path().join("__transaction_state-9"), root.join("__transaction_state-9"))
         .expect("a link");
-    fs::write(outside.path().join("points"), "0\n1\n__transaction_state 0 99\n").expect("written");
-    symlink(outside.path().join("points"), root.join("log-start-offset-checkpoint")).expect("a link");
+    let loaded = replay(&[root]).run().expect("a load");
+    assert_eq!(ids(&loaded), ["a", "b", "inside"]);
+    assert!(matches!(loaded.partitions[2].error(), Some(Error::NotRead { .. })));
+    fs::remove_file(root.join("__transaction_state-9")).expect("removed");
 
-    for io in [IoChoice::Mmap, IoChoice::Pread] {
-        let loaded = replay(&[root]).io(io).run().expect("a load");
-        assert_eq!(ids(&loaded), ["a", "inside"]);
-        let told = |notices: &[redrive::log_dir::Notice]| -> Vec<_> {
-            let name = |path: &Path| path.file_name().expect("a name").to_string_lossy().into_owned();
-            notices.iter().map(|notice| (name(&notice.path), notice.kind.clone())).collect()
-        };
-        let outcome = judge::only(&loaded);
-        let expected = [
-            (2, NoticeKind::Link),
-            (3, NoticeKind::Link),
-            (4, NoticeKind::Link),
-            (5, NoticeKind::NotAFile),
-            (6, NoticeKind::NotAFile),
-            (7, NoticeKind::Link),
-        ];
-        assert_eq!(told(&outcome.notices), expected.map(|(base, kind)| (name(base), kind)));
-        let mut of_root = told(&loaded.notices);
-        of_root.sort_by(|a, b| a.0.cmp(&b.0));
-        let expected = ["__transaction_state-9", "log-start-offset-checkpoint"];
-        assert_eq!(of_root, expected.map(|name| (name.to_owned(), NoticeKind::Link)));
-    }
     // No file of the root is waited for either.
-    for name in [".lock", "recovery-point-offset-checkpoint", ".kafka_cleanshutdown"] {
-        nix::unistd::mkfifo(&root.join(name), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    for name in [".lock", ".kafka_cleanshutdown"] {
+        nix::unistd::mkfifo(&root.join(name), mode).expect("a pipe");
     }
-    assert_eq!(ids(&replay(&[root]).run().expect("a load")), ["a", "inside"]);
+    assert_eq!(ids(&replay(&[root]).run().expect("a load")), ["a", "b", "inside"]);
     // The directory itself may be given by a link.
     let link = outside.path().join("link");
     symlink(root, &link).expect("a link");
-    assert_eq!(ids(&replay(&[&link]).run().expect("a load")), ["a", "inside"]);
+    assert_eq!(ids(&replay(&[&link]).run().expect("a load")), ["a", "b", "inside"]);
 }
 
 /// Reads that give a few bytes at a time give the same map.
@@ -290,7 +295,6 @@ fn failures_at_any_byte() {
     for at in 0..len {
         for (fault, io) in [
             (Fault::ReadAt(at), IoChoice::Pread),
-            (Fault::ReadAt(at), IoChoice::Mmap),
             (Fault::ShrinksWhenOpened(at), IoChoice::Pread),
             (Fault::ShrinksWhenOpened(at), IoChoice::Mmap),
             (Fault::ShrinksWhenRead(at), IoChoice::Pread),

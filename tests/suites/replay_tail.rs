@@ -70,9 +70,8 @@ fn a_torn_tail_is_forgiven_and_reported() {
         Root::of(&torn()).recovery_point(0),
         Root::of(&torn()).recovery_point(4),
         Root::of(&torn()).recovery_point(5),
-        // Other partitions' points say nothing of this one, and an unreadable file counts as one without entries.
+        // Other partitions' points say nothing of this one.
         Root::of(&torn()).file("recovery-point-offset-checkpoint", "0\n1\n__transaction_state 1 99\n"),
-        Root::of(&torn()).file("recovery-point-offset-checkpoint", "garbage"),
     ] {
         let tail = tail_of(&root);
         let first = batch(4, "e").len() as u64;
@@ -119,21 +118,27 @@ fn a_whole_batch_with_a_changed_magic_or_offset_is_no_tail() {
     let whole = [batch(3, "a"), batch(4, "b")].concat();
     let first = batch(3, "a").len();
     // Recovery takes a magic below 2 for a legacy message with another CRC, and one above 2 for 2.
-    for (at, to, is_seen) in [
-        (16, 0, true),
-        (16, 1, true),
-        (16, 0xff, true),
-        (16, 3, false),
-        (16, 0x7f, false),
-        (7, 0, false),
-        (0, 0x80, false),
+    // An offset below the base of the segment keeps it from loading.
+    for (at, to, expected) in [
+        (16, 0, "cut"),
+        (16, 1, "cut"),
+        (16, 0xff, "cut"),
+        (16, 3, "overlook"),
+        (16, 0x7f, "overlook"),
+        (7, 0, "not load"),
+        (0, 0x80, "not load"),
     ] {
         let mut bytes = whole.clone();
         bytes[first + at] = to;
         let refusal = refusal_of(&Root::of(&[SegmentFile { base_offset: 3, bytes }]));
         assert_eq!(refusal.position, first as u64, "byte {at} is {to}");
-        let cuts = matches!(refusal.broker, BrokerView::Cuts { .. });
-        assert!(cuts == is_seen && (cuts || refusal.broker == BrokerView::Overlooks), "{refusal}");
+        let found = match refusal.broker {
+            BrokerView::Cuts { .. } => "cut",
+            BrokerView::Overlooks => "overlook",
+            BrokerView::RefusesToLoad => "not load",
+            _ => "something else",
+        };
+        assert_eq!(found, expected, "{refusal}");
     }
 }
 
@@ -141,6 +146,10 @@ fn a_whole_batch_with_a_changed_magic_or_offset_is_no_tail() {
 #[test]
 fn each_condition_is_needed() {
     assert!(tail_of(&Root::of(&torn()).recovery_point(5)).bytes > 0, "all of them hold");
+
+    // A recovery-point file that cannot be read shows nothing.
+    let garbage = Root::of(&torn()).file("recovery-point-offset-checkpoint", "garbage");
+    assert!(matches!(refusal_of(&garbage).reason, Reason::Frame(_)));
 
     // A clean stop.
     let refusal = refusal_of(&Root::of(&torn()).recovery_point(5).clean());
@@ -228,10 +237,23 @@ fn refusals_say_what_a_broker_would_do() {
 
     // Recovery begins with the segment that holds the recovery point: 3 lies in this segment, 4 in the next.
     assert_eq!(refusal_of(&Root::of(&middle).recovery_point(3)).broker, expected);
-    let serves = refusal_of(&Root::of(&middle).recovery_point(4));
+    let serves = refusal_of(&Root::of(&middle).indexed().recovery_point(4));
     assert_eq!(serves.broker, BrokerView::Serves);
     assert!(serves.to_string().ends_with("a broker would run no recovery here and use the log as it stands"));
-    assert_eq!(refusal_of(&Root::of(&middle).clean()).broker, BrokerView::Serves);
+    assert_eq!(refusal_of(&Root::of(&middle).indexed().clean()).broker, BrokerView::Serves);
+    // Without its index the segment is recovered all the same, and the next ones stay.
+    let alone = BrokerView::Cuts { bytes: left_in_segment, later_segments: 0, later_bytes: 0 };
+    assert_eq!(refusal_of(&Root::of(&middle).clean()).broker, alone);
+
+    // The end of a cleanly closed log is found by walking it, which a length of 0 ends with an error.
+    let mut zeros = torn();
+    zeros[2] = segment(4, &[batch(4, "e"), vec![0; 64]]);
+    assert_eq!(refusal_of(&Root::of(&zeros).indexed().clean()).broker, BrokerView::RefusesToLoad);
+
+    // An offset that its segment cannot hold.
+    let mut far = torn();
+    far[2] = segment(4, &[batch(4, "e"), batch(1 << 40, "f")]);
+    assert_eq!(refusal_of(&Root::of(&far)).broker, BrokerView::Splits);
 
     // In the last segment nothing follows to be deleted.
     let mut last = torn();
@@ -250,7 +272,7 @@ fn refusals_say_what_a_broker_would_do() {
     content[2] = segment(4, &[bad_content(4).remove(0).1]);
     let overlooks = refusal_of(&Root::of(&content));
     assert!(
-        overlooks.to_string().ends_with("checks sizes and CRCs only and would not see it"),
+        overlooks.to_string().ends_with("looks at sizes, CRCs and ranges of offsets and would not see it"),
         "{overlooks}"
     );
 }

@@ -68,7 +68,7 @@ pub fn run(args: &DescribeArgs, console: &mut Console) -> Result<Status, Failure
     let mut describe = Describe {
         load: &load,
         ids: unique(&args.ids),
-        snapshots: if args.history { snapshots(&load, console) } else { Vec::new() },
+        snapshots: if args.history { snapshots(&load, console)? } else { Vec::new() },
         history: args.history,
         now_ms: now_ms(),
         paint: console.paint_out,
@@ -110,15 +110,17 @@ fn unique(ids: &[OsString]) -> Vec<String> {
 }
 
 /// The segments of every partition that can be walked.
-fn snapshots<'a>(load: &'a Load, console: &mut Console) -> Vec<(&'a PartitionOutcome, LogSnapshot)> {
+fn snapshots<'a>(
+    load: &'a Load,
+    console: &mut Console,
+) -> Result<Vec<(&'a PartitionOutcome, LogSnapshot)>, Error> {
+    let directories = load.replay.directories()?;
     let mut found = Vec::new();
     for outcome in &load.loaded.partitions {
         if matches!(outcome.error(), Some(Error::DuplicatePartition { .. })) {
             continue;
         }
-        let snapshot = load
-            .replay
-            .directories()
+        let snapshot = directories
             .iter()
             .flat_map(|directory| directory.partitions().iter().map(move |partition| (directory, partition)))
             .find(|(_, partition)| partition.path == outcome.directory)
@@ -130,7 +132,7 @@ fn snapshots<'a>(load: &'a Load, console: &mut Console) -> Vec<(&'a PartitionOut
             _ => {}
         }
     }
-    found
+    Ok(found)
 }
 
 struct Describe<'a> {

@@ -134,6 +134,10 @@ impl From<&Error> for ErrorJson {
                 json.path = Some(path_text(path.as_os_str()));
                 json.reason = format!("cannot {operation}: {source}");
             }
+            Error::NotRead { path, reason } => {
+                json.path = Some(path_text(path.as_os_str()));
+                json.reason = format!("belongs to the log and is not read: {reason}");
+            }
             Error::NotALogDirectory { path, .. } | Error::HeldByBroker { path } => {
                 json.path = Some(path_text(path.as_os_str()));
             }

@@ -82,8 +82,10 @@ fn parse_state(text: &str) -> Result<TransactionState, String> {
 }
 
 fn parse_pattern(text: &str) -> Result<Regex, String> {
-    // Alone first: a pattern that is wrong must not be made right by what is put around it.
-    Regex::new(text).and_then(|_| Regex::new(&format!(r"\A(?:{text})\z"))).map_err(|e| e.to_string())
+    let whole = |end: &str| Regex::new(&format!(r"\A(?:{text}{end})\z"));
+    // Alone first: a pattern that is wrong must not be made right by what is put around it. One that is right can
+    // hide the parenthesis only in a comment of `(?x)`, where a line feed ends the comment and matches nothing.
+    Regex::new(text).and_then(|_| whole("").or_else(|_| whole("\n"))).map_err(|e| e.to_string())
 }
 
 fn parse_topic_partition(text: &str) -> Result<(String, i32), String> {
@@ -291,6 +293,10 @@ mod tests {
         assert!(!matches("billing", "billing-118"));
         assert!(matches("billing-.*", "billing-118"));
         assert!(!matches("a", "a\n"));
+        assert!(matches("(?x)acct-0000. # c", "acct-00007"));
+        assert!(!matches("(?x)acct-0000. # c", "acct-00007\n"));
+        assert!(!matches("(?x)acct # c", "my-acct"));
+        assert!(matches("(?x: a # c\n) # c", "a # c"), "no comment behind the group");
         assert!(parse_pattern("a)|(b").is_err());
         assert!(parse_pattern("(").is_err());
     }

@@ -32,7 +32,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZero<usize>>,
 
-    /// How to reach the bytes: auto maps the files unless a running broker holds the directory
+    /// How to reach the bytes; auto is the way that reports whatever goes wrong with a file
     #[arg(long, value_enum, default_value_t = IoArg::Auto)]
     pub io: IoArg,
 
@@ -45,9 +45,10 @@ pub struct LoadArgs {
 /// How the bytes of segments are to be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum IoArg {
-    /// Map the files, unless a running broker holds the directory
+    /// Read by position
     Auto,
-    /// Map the files, or fail
+    /// Map the files: a disk that fails, or a file that gets shorter, then ends the process; not for the directory
+    /// of a running broker
     Mmap,
     /// Read by position
     Pread,
@@ -93,7 +94,6 @@ impl LoadArgs {
                 IoArg::Pread => IoChoice::Pread,
             });
         if !self.partition.is_empty() {
-            self.check_partitions(&replay, directories)?;
             replay = replay.partitions(self.partition.iter().copied());
         }
         if let Some(threads) = self.threads {
@@ -104,23 +104,6 @@ impl LoadArgs {
             replay.run_with(&mut bar, &cancel)?
         };
         Ok(Load { replay, loaded, cancel })
-    }
-
-    /// The engine loads those of the wanted partitions that are there; who names one wants to hear that it is not.
-    fn check_partitions(&self, replay: &Replay, directories: &[PathBuf]) -> Result<(), Failure> {
-        let is_there = |number: i32| {
-            replay.directories().iter().flat_map(|directory| directory.partitions()).any(|partition| {
-                partition.topic_partition.topic == self.topic && partition.topic_partition.partition == number
-            })
-        };
-        match self.partition.iter().find(|&&number| !is_there(number)) {
-            None => Ok(()),
-            Some(number) => Err(Failure::Input(format!(
-                "there is no partition {}-{number} in {}",
-                self.topic,
-                directories.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
-            ))),
-        }
     }
 }
 

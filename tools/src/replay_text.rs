@@ -111,7 +111,7 @@ impl Summary<'_> {
                 if let Some(id) = &corruption.transactional_id {
                     writeln!(out, "  {:13}transactional id {}", "", cut(&decode_utf8(id), ID_CHARS_MAX))?;
                 }
-                writeln!(out, "  {:13}{}", "", corruption.broker)
+                writeln!(out, "  {:13}{}", "", sanitize(&corruption.broker.to_string()))
             }
             Error::Unsupported { path, offset, position, reason } => {
                 writeln!(out, "  {head}  {}", sanitize(reason))?;

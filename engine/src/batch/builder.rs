@@ -34,6 +34,9 @@ pub enum BuildFault {
         /// The base offset of the batch.
         base: Offset,
     },
+    /// The delete horizon was set when records already referred to another time.
+    #[error("a delete horizon must be set before the first record")]
+    LateDeleteHorizon,
     /// The batch or a field of it would be larger than its 31-bit length can say.
     #[error("a batch cannot hold {0} bytes")]
     TooLarge(usize),
@@ -72,6 +75,8 @@ pub struct BatchBuilder {
     max_timestamp: Option<i64>,
     last_offset: Option<i64>,
     base_timestamp: i64,
+    /// What the timestamps of the records so far refer to.
+    reference: Option<i64>,
     records_count: i32,
     /// Offset the next record gets, and whether there was one before.
     next_offset: i64,
@@ -95,6 +100,7 @@ impl BatchBuilder {
             max_timestamp: None,
             last_offset: None,
             base_timestamp: -1,
+            reference: None,
             records_count: 0,
             next_offset: base_offset.0,
             records: Vec::new(),
@@ -132,7 +138,8 @@ impl BatchBuilder {
         self
     }
 
-    /// Stores when tombstones and markers may go, in ms, in place of the base timestamp (KIP-534).
+    /// Stores when tombstones and markers may go, in ms, in place of the base timestamp (KIP-534). To be called before
+    /// the first record, whose time refers to it.
     pub fn delete_horizon(&mut self, horizon_ms: i64) -> &mut Self {
         self.delete_horizon = Some(horizon_ms);
         self
@@ -176,13 +183,13 @@ impl BatchBuilder {
             .filter(|_| offset.0 >= self.next_offset && offset.0 < i64::MAX)
             .ok_or(BuildFault::Offset {
                 offset,
-                previous: Offset(self.next_offset - 1),
+                previous: Offset(self.next_offset.saturating_sub(1)),
                 base: Offset(self.base_offset),
             })?;
         if self.records_count == 0 {
             self.base_timestamp = record.timestamp;
         }
-        let reference = self.delete_horizon.unwrap_or(self.base_timestamp);
+        let reference = *self.reference.get_or_insert(self.delete_horizon.unwrap_or(self.base_timestamp));
 
         let body = &mut self.body;
         body.clear();
@@ -196,9 +203,11 @@ impl BatchBuilder {
             write_bytes(Some(name), body)?;
             write_bytes(value, body)?;
         }
-        write_varint(length(body.len())?, &mut self.records);
+        let body_len = length(body.len())?;
+        // Ten bytes are room for any length field; a record that does not fit must leave nothing behind.
+        length(HEADER_LEN + self.records.len() + 10 + body.len())?;
+        write_varint(body_len, &mut self.records);
         self.records.extend_from_slice(body);
-        length(HEADER_LEN + self.records.len())?;
 
         self.records_count += 1;
         self.next_offset = offset.0 + 1;
@@ -229,6 +238,10 @@ impl BatchBuilder {
     /// # Errors
     /// [`BuildFault`]: compression failed, or the batch is too large.
     pub fn build(&self) -> Result<Vec<u8>, BuildFault> {
+        let reference = self.delete_horizon.unwrap_or(self.base_timestamp);
+        if self.reference.is_some_and(|first| first != reference) {
+            return Err(BuildFault::LateDeleteHorizon);
+        }
         let mut attributes = self.attributes | i16::from(self.compression.id());
         if self.append_time.is_some() {
             attributes |= 0x08;
@@ -236,11 +249,12 @@ impl BatchBuilder {
         if self.delete_horizon.is_some() {
             attributes |= 0x40;
         }
-        let last_offset = self.last_offset.unwrap_or(self.next_offset - 1).max(self.base_offset);
+        let last_offset =
+            self.last_offset.unwrap_or(self.next_offset.saturating_sub(1)).max(self.base_offset);
         let last_offset_delta =
-            i32::try_from(last_offset - self.base_offset).map_err(|_| BuildFault::Offset {
+            i32::try_from(last_offset.saturating_sub(self.base_offset)).map_err(|_| BuildFault::Offset {
                 offset: Offset(last_offset),
-                previous: Offset(self.next_offset - 1),
+                previous: Offset(self.next_offset.saturating_sub(1)),
                 base: Offset(self.base_offset),
             })?;
 

@@ -20,7 +20,7 @@ const LENGTH_MIN: i32 = 14;
 #[non_exhaustive]
 pub enum FrameFault {
     /// The length field is below what any batch of that format needs.
-    #[error("length field is {length}, a batch of magic {magic} needs at least {least}")]
+    #[error("{}", length_fault(*length, *magic, *least))]
     Length {
         /// The length field as stored.
         length: i32,
@@ -51,6 +51,15 @@ pub enum FrameFault {
         /// Its value.
         value: i64,
     },
+}
+
+fn length_fault(length: i32, magic: i8, least: i32) -> String {
+    if length == 0 {
+        // What a file looks like that was made longer and never written.
+        "length field is 0: no batch was written here".to_owned()
+    } else {
+        format!("length field is {length}, a batch of magic {magic} needs at least {least}")
+    }
 }
 
 /// The checksum of a batch does not match its bytes.

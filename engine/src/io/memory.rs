@@ -11,7 +11,8 @@ use super::{Entry, EntryKind, Region, Storage, StorageFile};
 pub enum Fault {
     /// Opening fails with this error kind.
     Open(io::ErrorKind),
-    /// A read that touches this byte position fails with EIO.
+    /// A read that touches this byte position fails with EIO. Mapping the file fails, too: the double cannot raise the
+    /// signal that touching such a page of a real mapping would.
     ReadAt(u64),
     /// The file has this length once it is open, shorter than the listing said.
     ShrinksWhenOpened(u64),

@@ -2,4 +2,4 @@
 
 mod snapshot;
 
-pub use snapshot::{LogSnapshot, RecoveryState, SegmentInfo};
+pub use snapshot::{LogSnapshot, RecoveryPoint, RecoveryState, SegmentInfo};

@@ -11,6 +11,30 @@ pub struct SegmentInfo {
     pub path: PathBuf,
     /// Its length in bytes.
     pub len: u64,
+    /// Whether its `.index` is there; a broker recovers a segment without one.
+    pub has_index: bool,
+}
+
+/// What the recovery-point file says of a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecoveryPoint {
+    /// There is no such file.
+    #[default]
+    Absent,
+    /// Everything below this offset was flushed; 0 for a partition that the file does not name.
+    At(Offset),
+    /// The file cannot be read. A broker takes 0.
+    Unreadable,
+}
+
+impl RecoveryPoint {
+    /// The offset from which a broker recovers.
+    pub fn as_broker(self) -> Offset {
+        match self {
+            Self::At(offset) => offset,
+            Self::Absent | Self::Unreadable => Offset(0),
+        }
+    }
 }
 
 /// What is known about how the log was last closed.
@@ -18,9 +42,8 @@ pub struct SegmentInfo {
 pub struct RecoveryState {
     /// Whether the root has a clean-shutdown file: then nothing of the log may be damaged.
     pub clean_shutdown: bool,
-    /// The recovery point, below which everything was flushed: `None` without a recovery-point file, 0 for a
-    /// partition that the file does not name.
-    pub recovery_point: Option<Offset>,
+    /// The recovery point.
+    pub recovery_point: RecoveryPoint,
 }
 
 /// The immutable list of segments of a partition that a reader works on.

@@ -8,7 +8,7 @@ use super::partition_name::{DirectoryName, DirectoryState};
 use super::segments::{NamedFile, segments};
 use crate::error::Error;
 use crate::io::{Entry, EntryKind, Storage, read_small};
-use crate::log::{LogSnapshot, RecoveryState, SegmentInfo};
+use crate::log::{LogSnapshot, RecoveryPoint, RecoveryState};
 use crate::segment::SegmentFileName;
 use crate::types::{Offset, TopicPartition};
 
@@ -47,13 +47,13 @@ pub struct Notice {
 #[non_exhaustive]
 pub enum NoticeKind {
     /// A partition's folder that waits for deletion.
-    #[error("marked for deletion, not read")]
+    #[error("marked for deletion, no part of the topic")]
     DeleteMarked,
     /// A replica that the cluster does not know here.
-    #[error("stray replica, not read")]
+    #[error("stray replica, no part of the topic")]
     Stray,
     /// A replica that is being moved to this directory.
-    #[error("replica that is being moved, not read")]
+    #[error("replica that is being moved, no part of the topic")]
     Future,
     /// A name that Kafka does not write.
     #[error("no name that Kafka writes, not read")]
@@ -70,6 +70,26 @@ pub enum NoticeKind {
     /// A checkpoint file that names a partition more than once; the last line counts.
     #[error("names {0} more than once, the last line counts")]
     RepeatedPartition(TopicPartition),
+}
+
+impl NoticeKind {
+    /// What to say of a folder in this state.
+    fn of(state: DirectoryState) -> Option<Self> {
+        match state {
+            DirectoryState::Live => None,
+            DirectoryState::Delete => Some(Self::DeleteMarked),
+            DirectoryState::Stray => Some(Self::Stray),
+            DirectoryState::Future => Some(Self::Future),
+        }
+    }
+}
+
+/// A checkpoint file of the root.
+#[derive(Clone, Debug)]
+enum Checkpoint {
+    Absent,
+    Entries(BTreeMap<TopicPartition, Offset>),
+    Unreadable,
 }
 
 /// A partition's folder of a log directory.
@@ -91,8 +111,7 @@ pub struct LogDir {
     notices: Vec<Notice>,
     is_held: bool,
     clean_shutdown: bool,
-    /// `None` without the file; empty for one that cannot be read.
-    recovery_points: Option<BTreeMap<TopicPartition, Offset>>,
+    recovery_points: Checkpoint,
     log_starts: BTreeMap<TopicPartition, Offset>,
 }
 
@@ -100,7 +119,7 @@ impl LogDir {
     /// Opens a log directory, or one partition's folder (`topic-N`), whose parent is then asked for the files of the
     /// root. A copy without any of those files is fine.
     ///
-    /// Cost: two listings and three small files.
+    /// Cost: a listing and at most three small files.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::NotALogDirectory`] for a folder with nothing of Kafka's in it.
@@ -116,11 +135,11 @@ impl LogDir {
 
     fn open_partition(storage: Arc<dyn Storage>, path: &Path, name: DirectoryName) -> Result<Self, Error> {
         let root = path.parent().unwrap_or(path).to_path_buf();
-        // The parent of a copied folder may be anything, also closed to us.
-        let siblings = storage.list(&root).unwrap_or_default();
-        let mut dir = Self::with_root_files(storage, root, &siblings)?;
+        let mut dir = Self::with_root_files(storage, root)?;
         dir.partitions =
             vec![PartitionDir { topic_partition: name.topic_partition, path: path.to_path_buf() }];
+        // Read because it was asked for by name, but not in silence.
+        dir.notices.extend(NoticeKind::of(name.state).map(|kind| Notice { path: path.to_path_buf(), kind }));
         Ok(dir)
     }
 
@@ -130,32 +149,32 @@ impl LogDir {
         root: PathBuf,
         entries: Vec<Entry>,
     ) -> Result<Self, Error> {
-        let mut dir = Self::with_root_files(storage, root, &entries)?;
+        let mut dir = Self::with_root_files(storage, root)?;
         let mut is_root = entries.iter().any(|entry| ROOT_FILES.iter().any(|name| entry.name == *name));
         for entry in entries {
             let path = dir.root.join(&entry.name);
-            let kind = match entry.kind {
-                EntryKind::Directory => match entry.name.to_str().and_then(DirectoryName::parse) {
-                    Some(DirectoryName { topic_partition, state: DirectoryState::Live }) => {
-                        is_root = true;
-                        if !OTHER_FOLDERS.iter().any(|name| entry.name == *name) {
-                            dir.partitions.push(PartitionDir { topic_partition, path });
-                        }
+            let partition = entry.name.to_str().and_then(DirectoryName::parse);
+            let kind = match (partition, entry.kind) {
+                _ if OTHER_FOLDERS.iter().any(|name| entry.name == *name) => {
+                    is_root |= entry.kind == EntryKind::Directory;
+                    continue;
+                }
+                // A link in place of a partition's folder is found again, and refused, when its files are listed.
+                (Some(name), EntryKind::Directory | EntryKind::Link) => {
+                    is_root = true;
+                    let Some(kind) = NoticeKind::of(name.state) else {
+                        dir.partitions.push(PartitionDir { topic_partition: name.topic_partition, path });
                         continue;
-                    }
-                    Some(DirectoryName { state: DirectoryState::Delete, .. }) => NoticeKind::DeleteMarked,
-                    Some(DirectoryName { state: DirectoryState::Stray, .. }) => NoticeKind::Stray,
-                    Some(DirectoryName { state: DirectoryState::Future, .. }) => NoticeKind::Future,
-                    None if OTHER_FOLDERS.iter().any(|name| entry.name == *name) => continue,
-                    None => NoticeKind::Foreign,
-                },
-                // Plain files that Kafka does not know are ignored by it; a link in place of a folder is not. What
-                // became of the files of the root was told when they were read.
-                EntryKind::Link if ROOT_FILES.iter().any(|name| entry.name == *name) => continue,
-                EntryKind::Link if !is_file_within(&*dir.storage, &dir.root, &path) => NoticeKind::Link,
+                    };
+                    kind
+                }
+                (None, EntryKind::Directory) => NoticeKind::Foreign,
+                // Plain files that Kafka does not know are ignored by it. What became of the files of the root was told
+                // when they were read.
+                (None, EntryKind::Link) if ROOT_FILES.iter().any(|name| entry.name == *name) => continue,
+                (None, EntryKind::Link) if !is_within(&*dir.storage, &dir.root, &path) => NoticeKind::Link,
                 _ => continue,
             };
-            is_root |= matches!(kind, NoticeKind::DeleteMarked | NoticeKind::Stray | NoticeKind::Future);
             dir.notices.push(Notice { path, kind });
         }
         if !is_root {
@@ -170,21 +189,23 @@ impl LogDir {
     }
 
     /// A directory without partitions, as the files of its root describe it.
-    fn with_root_files(storage: Arc<dyn Storage>, root: PathBuf, entries: &[Entry]) -> Result<Self, Error> {
-        let has = |name: &str| entries.iter().any(|entry| entry.name == name);
+    ///
+    /// They are asked for one by one: the parent of a copied folder may be one that can be entered and not listed.
+    fn with_root_files(storage: Arc<dyn Storage>, root: PathBuf) -> Result<Self, Error> {
+        let has = |name: &str| storage.resolve(&root.join(name)).is_ok();
         let lock = root.join(LOCK);
         let is_held =
             has(LOCK) && storage.is_locked(&lock).map_err(Error::io("look for a lock on", lock.as_path()))?;
         let mut notices = Vec::new();
-        let mut checkpoint = |name: &str| -> Result<Option<BTreeMap<TopicPartition, Offset>>, Error> {
+        let mut checkpoint = |name: &str| -> Result<Checkpoint, Error> {
             if !has(name) {
-                return Ok(None);
+                return Ok(Checkpoint::Absent);
             }
             let path = root.join(name);
             let mut take = |kind| notices.push(Notice { path: path.clone(), kind });
-            if !is_file_within(&*storage, &root, &path) {
+            if !is_within(&*storage, &root, &path) {
                 take(NoticeKind::Link);
-                return Ok(Some(BTreeMap::new()));
+                return Ok(Checkpoint::Unreadable);
             }
             let bytes =
                 read_small(&*storage, &path, CHECKPOINT_BYTES_MAX).map_err(Error::io("read", &path))?;
@@ -192,16 +213,19 @@ impl LogDir {
             match parsed {
                 Ok(checkpoint) => {
                     checkpoint.repeated.iter().cloned().map(NoticeKind::RepeatedPartition).for_each(take);
-                    Ok(Some(checkpoint.entries.into_iter().collect()))
+                    Ok(Checkpoint::Entries(checkpoint.entries.into_iter().collect()))
                 }
                 Err(fault) => {
                     take(NoticeKind::Checkpoint(fault.to_string()));
-                    Ok(Some(BTreeMap::new()))
+                    Ok(Checkpoint::Unreadable)
                 }
             }
         };
         let recovery_points = checkpoint(RECOVERY_POINTS)?;
-        let log_starts = checkpoint(LOG_STARTS)?.unwrap_or_default();
+        let log_starts = match checkpoint(LOG_STARTS)? {
+            Checkpoint::Entries(entries) => entries,
+            Checkpoint::Absent | Checkpoint::Unreadable => BTreeMap::new(),
+        };
         let clean_shutdown = has(CLEAN_SHUTDOWN);
         Ok(Self {
             storage,
@@ -244,22 +268,32 @@ impl LogDir {
     /// folder.
     ///
     /// # Errors
-    /// [`Error::Io`], also for a file of an unfinished replacement that cannot be read.
+    /// [`Error::Io`], also for a file of an unfinished replacement that cannot be read; [`Error::NotRead`] if the folder
+    /// is a link, or something with the name of a segment is no regular file of the root: a log without it would not be
+    /// complete.
     pub fn snapshot(&self, partition: &PartitionDir) -> Result<(LogSnapshot, Vec<Notice>), Error> {
-        let entries = self.storage.list(&partition.path).map_err(Error::io("list", &partition.path))?;
+        let not_read = |path: &Path, kind: &NoticeKind| Error::NotRead {
+            path: path.to_path_buf(),
+            reason: kind.to_string(),
+        };
+        let folder = self.storage.resolve(&partition.path).map_err(Error::io("open", &partition.path))?;
+        if folder != partition.path {
+            return Err(not_read(&partition.path, &NoticeKind::Link));
+        }
+        let entries = self.storage.list(&folder).map_err(Error::io("list", &folder))?;
         let (mut files, mut notices) = (Vec::new(), Vec::new());
         for entry in entries {
             let path = partition.path.join(&entry.name);
             let name = entry.name.to_str().and_then(SegmentFileName::parse);
             let kind = match (name, entry.kind) {
                 (Some(name), EntryKind::File { len }) => {
-                    files.push(NamedFile { name, info: SegmentInfo { base_offset: name.offset, path, len } });
+                    files.push(NamedFile::new(name, path, len));
                     continue;
                 }
-                (Some(name), EntryKind::Link) if is_file_within(&*self.storage, &self.root, &path) => {
+                (Some(name), EntryKind::Link) if is_within(&*self.storage, &self.root, &path) => {
                     let len = self.storage.open(&path).and_then(|file| file.size());
                     let len = len.map_err(Error::io("look at the length of", &path))?;
-                    files.push(NamedFile { name, info: SegmentInfo { base_offset: name.offset, path, len } });
+                    files.push(NamedFile::new(name, path, len));
                     continue;
                 }
                 (_, EntryKind::Link) => NoticeKind::Link,
@@ -267,15 +301,21 @@ impl LogDir {
                 (None, _) if is_known_beside_segments(&entry.name) => continue,
                 (None, _) => NoticeKind::Foreign,
             };
+            if name.is_some_and(SegmentFileName::is_part_of_log) {
+                return Err(not_read(&path, &kind));
+            }
             notices.push(Notice { path, kind });
         }
         notices.sort_by(|a, b| a.path.cmp(&b.path));
         let topic_partition = partition.topic_partition.clone();
-        let recovery_point = self
-            .recovery_points
-            .as_ref()
+        let recovery_point = match &self.recovery_points {
+            Checkpoint::Absent => RecoveryPoint::Absent,
+            Checkpoint::Unreadable => RecoveryPoint::Unreadable,
             // A negative number is no offset; 0 makes a broker look at everything.
-            .map(|points| points.get(&topic_partition).copied().unwrap_or(Offset(0)).max(Offset(0)));
+            Checkpoint::Entries(points) => {
+                RecoveryPoint::At(points.get(&topic_partition).copied().unwrap_or(Offset(0)).max(Offset(0)))
+            }
+        };
         let snapshot = LogSnapshot {
             segments: segments(&*self.storage, &files)?,
             directory: partition.path.clone(),
@@ -300,12 +340,12 @@ fn is_partition_folder(entries: &[Entry]) -> bool {
             .to_str()
             .is_some_and(|name| SegmentFileName::parse(name).is_some() || PARTITION_FILES.contains(&name))
     });
-    has_segments && !has_partitions && !has_root_files
+    (has_segments || entries.is_empty()) && !has_partitions && !has_root_files
 }
 
-/// Whether a path leads to a regular file below the root, links followed.
-fn is_file_within(storage: &dyn Storage, root: &Path, path: &Path) -> bool {
-    storage.resolve(path).is_ok_and(|target| target.starts_with(root) && storage.open(&target).is_ok())
+/// Whether a path, links followed, leads to something below the root.
+fn is_within(storage: &dyn Storage, root: &Path, path: &Path) -> bool {
+    storage.resolve(path).is_ok_and(|target| target.starts_with(root))
 }
 
 fn is_known_beside_segments(name: &OsStr) -> bool {

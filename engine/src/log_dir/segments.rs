@@ -6,7 +6,7 @@
 //! 4. the `.log.swap` files left cover a range of offsets, and every other file whose number lies in it is void;
 //! 5. they take the place of what they cover.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::io::Storage;
@@ -20,6 +20,12 @@ use crate::types::Offset;
 pub(super) struct NamedFile {
     pub(super) name: SegmentFileName,
     pub(super) info: SegmentInfo,
+}
+
+impl NamedFile {
+    pub(super) fn new(name: SegmentFileName, path: PathBuf, len: u64) -> Self {
+        Self { name, info: SegmentInfo { base_offset: name.offset, path, len, has_index: false } }
+    }
 }
 
 /// Buffer for the walk over a `.swap` file; such files are rare and read once.
@@ -51,7 +57,14 @@ pub(super) fn segments(storage: &dyn Storage, files: &[NamedFile]) -> Result<Vec
         // Renaming a `.swap` overwrites a file of that name, even where the swap file is empty.
         .filter(|file| swaps.iter().all(|swap| swap.name.offset != file.name.offset))
         .chain(swaps.iter().copied())
-        .map(|file| file.info.clone())
+        .map(|log| SegmentInfo {
+            has_index: files.iter().any(|file| {
+                file.name.kind == SegmentFileKind::OffsetIndex
+                    && file.name.state == log.name.state
+                    && file.name.offset == log.name.offset
+            }),
+            ..log.info.clone()
+        })
         .collect();
     segments.sort_by_key(|segment| segment.base_offset);
     Ok(segments)

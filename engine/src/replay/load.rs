@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,10 +25,11 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// How the bytes of segments are to be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoChoice {
-    /// Map the files, unless a running broker holds the directory.
+    /// Positioned reads: as fast as mappings where both were measured, and whatever goes wrong with a file is an error.
     #[default]
     Auto,
-    /// Map the files, or fail.
+    /// Map the files. A sector that cannot be read, or a file that somebody shortens meanwhile, then ends the process with
+    /// SIGBUS instead of refusing a partition; so this is for files that nobody writes, on a disk that is trusted.
     Mmap,
     /// Positioned reads.
     Pread,
@@ -52,8 +53,8 @@ pub enum IoChoice {
 #[derive(Clone, Debug)]
 pub struct Replay {
     storage: Arc<dyn Storage>,
+    /// Each directory once.
     paths: Vec<PathBuf>,
-    directories: Vec<LogDir>,
     topic: String,
     partitions: Option<BTreeSet<i32>>,
     threads: NonZero<usize>,
@@ -84,7 +85,6 @@ impl Replay {
         let mut opened = Self {
             storage,
             paths: Vec::new(),
-            directories: Vec::new(),
             topic: TRANSACTION_STATE.to_owned(),
             partitions: None,
             threads: thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN),
@@ -99,9 +99,10 @@ impl Replay {
             let path = path.as_ref();
             let resolved = opened.storage.resolve(path).map_err(Error::io("open", path))?;
             if seen.insert(resolved) {
-                opened.directories.push(LogDir::open(opened.storage.clone(), path)?);
+                // What is wrong with a directory is said now. What is in it is looked at when the load begins.
+                LogDir::open(opened.storage.clone(), path)?;
+                opened.paths.push(path.to_path_buf());
             }
-            opened.paths.push(path.to_path_buf());
         }
         Ok(opened)
     }
@@ -112,7 +113,7 @@ impl Replay {
         self
     }
 
-    /// Loads these partitions only. Default: all that are there.
+    /// Loads these partitions only, all of which must be there. Default: all that are.
     pub fn partitions(mut self, partitions: impl IntoIterator<Item = i32>) -> Self {
         self.partitions = Some(partitions.into_iter().collect());
         self
@@ -149,15 +150,10 @@ impl Replay {
         self
     }
 
-    /// How often an observer hears of progress. Default 100 ms.
+    /// How often an observer hears of progress, at least a millisecond apart. Default 100 ms.
     pub fn progress_interval(mut self, interval: Duration) -> Self {
-        self.progress_interval = interval;
+        self.progress_interval = interval.max(Duration::from_millis(1));
         self
-    }
-
-    /// The directories that were opened.
-    pub fn directories(&self) -> &[LogDir] {
-        &self.directories
     }
 
     /// Loads.
@@ -178,15 +174,18 @@ impl Replay {
     /// cannot be loaded is no error of the load: see [`Loaded::refused`].
     pub fn run_with(&self, observer: &mut dyn Observer, cancel: &Cancel) -> Result<Loaded, Error> {
         let started = Instant::now();
-        let held = self.directories.iter().find(|directory| directory.is_held());
+        // A broker may have been started or stopped since the directories were opened.
+        let directories = self.directories()?;
+        let held = directories.iter().find(|directory| directory.is_held());
         let io = match (self.io, held) {
             (IoChoice::Mmap, Some(held)) => {
                 return Err(Error::HeldByBroker { path: held.root().to_path_buf() });
             }
-            (IoChoice::Pread, _) | (IoChoice::Auto, Some(_)) => IoUsed::Pread,
-            _ => IoUsed::Mmap,
+            (IoChoice::Mmap, None) => IoUsed::Mmap,
+            (IoChoice::Auto | IoChoice::Pread, _) => IoUsed::Pread,
         };
-        let jobs = self.jobs()?;
+        let jobs = self.jobs(&directories)?;
+        let is_abandoned = AtomicBool::new(false);
         let totals = Totals::default();
         let context = Context {
             storage: &*self.storage,
@@ -197,6 +196,7 @@ impl Replay {
             lenient: self.lenient,
             limits: self.limits.clone(),
             cancel,
+            is_abandoned: &is_abandoned,
             totals: &totals,
         };
         let threads = self.threads.get().min(jobs.len());
@@ -212,6 +212,8 @@ impl Replay {
         let mut partitions = Vec::with_capacity(jobs.len());
         let next_job = AtomicUsize::new(0);
         thread::scope(|scope| -> Result<(), Error> {
+            // However this ends, also by a panic of the observer: nobody waits for the threads' results then.
+            let _abandon = SetOnDrop(&is_abandoned);
             let (outcomes, published) = mpsc::channel();
             for number in 0..threads {
                 let outcomes = outcomes.clone();
@@ -227,15 +229,13 @@ impl Replay {
                 thread::Builder::new()
                     .name(format!("redrive-load-{number}"))
                     .spawn_scoped(scope, work)
-                    .map_err(|source| {
-                        cancel.cancel();
-                        Error::Threads { threads, source }
-                    })?;
+                    .map_err(|source| Error::Threads { threads, source })?;
             }
             drop(outcomes);
-            let mut due = Instant::now() + self.progress_interval;
+            let mut reported = Instant::now();
             loop {
-                match published.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                let wait = self.progress_interval.saturating_sub(reported.elapsed());
+                match published.recv_timeout(wait) {
                     Ok(outcome) => {
                         if !cancel.is_cancelled() {
                             observer.partition(&outcome);
@@ -244,7 +244,7 @@ impl Replay {
                     }
                     Err(mpsc::RecvTimeoutError::Timeout) => {
                         observer.progress(&progress(partitions.len()));
-                        due = Instant::now() + self.progress_interval;
+                        reported = Instant::now();
                     }
                     Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
                 }
@@ -258,32 +258,60 @@ impl Replay {
         Ok(Loaded {
             topic: self.topic.clone(),
             partitions,
-            notices: self.directories.iter().flat_map(LogDir::notices).cloned().collect(),
+            notices: directories.iter().flat_map(LogDir::notices).cloned().collect(),
             threads,
             io,
-            is_moving: held.is_some(),
+            is_moving: held.is_some() || self.directories()?.iter().any(LogDir::is_held),
             lenient: self.lenient,
             elapsed: started.elapsed(),
         })
     }
 
+    /// The directories as they are now.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn directories(&self) -> Result<Vec<LogDir>, Error> {
+        self.paths.iter().map(|path| LogDir::open(self.storage.clone(), path)).collect()
+    }
+
     /// What is to be loaded, largest first, so that no thread is left alone with the largest at the end.
-    fn jobs(&self) -> Result<Vec<Job>, Error> {
+    fn jobs(&self, directories: &[LogDir]) -> Result<Vec<Job>, Error> {
         let mut found: BTreeMap<&TopicPartition, Vec<(&LogDir, &PartitionDir)>> = BTreeMap::new();
-        for directory in &self.directories {
+        for directory in directories {
             for partition in directory.partitions() {
                 let TopicPartition { topic, partition: number } = &partition.topic_partition;
                 if *topic == self.topic && self.partitions.as_ref().is_none_or(|some| some.contains(number)) {
-                    found.entry(&partition.topic_partition).or_default().push((directory, partition));
+                    let places = found.entry(&partition.topic_partition).or_default();
+                    // A folder given by itself and with its root is still one.
+                    if places.iter().all(|(_, known)| known.path != partition.path) {
+                        places.push((directory, partition));
+                    }
                 }
             }
         }
-        if found.is_empty() {
-            return Err(Error::NoPartitions { topic: self.topic.clone(), paths: self.paths.clone() });
+        let is_there = |number: &i32| found.keys().any(|partition| partition.partition == *number);
+        let missing: Vec<i32> =
+            self.partitions.iter().flatten().filter(|number| !is_there(number)).copied().collect();
+        if found.is_empty() || !missing.is_empty() {
+            return Err(Error::NoPartitions {
+                topic: self.topic.clone(),
+                partitions: missing,
+                paths: self.paths.clone(),
+            });
         }
         let mut jobs: Vec<Job> = found.into_values().map(|places| Job::new(&places)).collect();
         jobs.sort_by_key(|job| std::cmp::Reverse(job.snapshot.as_ref().map_or(0, LogSnapshot::bytes)));
         Ok(jobs)
+    }
+}
+
+/// Sets a flag when it goes.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

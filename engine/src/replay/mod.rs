@@ -12,6 +12,7 @@
 //! Differences from Kafka's TransactionStateManager.loadTransactionMetadata, all on purpose: CRCs are checked,
 //! control batches are skipped, a failed scan is never served, several threads work.
 
+mod damage;
 mod load;
 mod map;
 mod observer;

@@ -50,8 +50,8 @@ impl Cancel {
         Self::default()
     }
 
-    /// Lets the load end with [`Error::Cancelled`](crate::Error::Cancelled) as soon as its threads look, which they
-    /// do after every batch.
+    /// Lets the load end with [`Error::Cancelled`](crate::Error::Cancelled) as soon as its threads look, which they do
+    /// after every batch and inside a search for batches behind damage.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -75,12 +75,15 @@ pub(super) struct Totals {
     pub(super) ids: AtomicI64,
 }
 
-/// One thread's share of [`Totals`], handed over now and then so that threads do not fight for the same cache line.
+/// One partition's share of [`Totals`], handed over now and then so that threads do not fight for the same cache line.
 #[derive(Debug)]
 pub(super) struct Meter<'a> {
     totals: &'a Totals,
+    /// Not handed over yet.
     bytes: u64,
     records: u64,
+    /// Handed over.
+    bytes_before: u64,
     ids_before: usize,
 }
 
@@ -88,7 +91,7 @@ const HAND_OVER_BYTES: u64 = 256 << 10;
 
 impl<'a> Meter<'a> {
     pub(super) fn new(totals: &'a Totals) -> Self {
-        Self { totals, bytes: 0, records: 0, ids_before: 0 }
+        Self { totals, bytes: 0, records: 0, bytes_before: 0, ids_before: 0 }
     }
 
     pub(super) fn add(&mut self, bytes: u64, records: u64, ids_now: usize) {
@@ -99,10 +102,18 @@ impl<'a> Meter<'a> {
         }
     }
 
-    pub(super) fn hand_over(&mut self, ids_now: usize) {
+    fn hand_over(&mut self, ids_now: usize) {
         self.totals.bytes.fetch_add(self.bytes, Ordering::Relaxed);
         self.totals.records.fetch_add(self.records, Ordering::Relaxed);
         self.totals.ids.fetch_add(ids_now as i64 - self.ids_before as i64, Ordering::Relaxed);
+        self.bytes_before += self.bytes;
         (self.bytes, self.records, self.ids_before) = (0, 0, ids_now);
+    }
+
+    /// The partition is done: all its bytes count as walked, and these ids are what came of it.
+    pub(super) fn finish(mut self, bytes_in_all: u64, ids: usize) {
+        self.hand_over(ids);
+        // A partition that was read twice has handed over more; wrapping sums come out right.
+        self.totals.bytes.fetch_add(bytes_in_all.wrapping_sub(self.bytes_before), Ordering::Relaxed);
     }
 }

@@ -1,16 +1,18 @@
 //! One partition, batch by batch.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::PartitionMap;
+use super::damage::{Fault, Inspection};
 use super::observer::{Cancel, Meter, Totals};
-use super::report::{PartitionStats, Skipped, SkippedPlace, Tail, UnknownKind, UnknownRecord};
-use crate::batch::{BatchFrame, Decompressor, FrameFault, HEADER_LEN, LOG_OVERHEAD, Limits, Record};
+use super::report::{PartitionStats, Skipped, SkippedPlace, UnknownKind, UnknownRecord};
+use crate::batch::{Batch, BatchFrame, Decompressor, HEADER_LEN, Limits, Record};
 use crate::error::{BrokerView, Corruption, Error, Reason};
-use crate::io::{Storage, read_full_at};
+use crate::io::Storage;
 use crate::log::LogSnapshot;
-use crate::segment::{Access, Frame, FrameAt, Next, SegmentReader, Survivor, crc_of_range, find_survivor};
+use crate::segment::{Access, Frame, FrameAt, Next, SegmentReader};
 use crate::transaction_log::{Key, Value};
 use crate::types::Offset;
 
@@ -21,7 +23,15 @@ pub(super) struct Context<'a> {
     pub(super) lenient: bool,
     pub(super) limits: Limits,
     pub(super) cancel: &'a Cancel,
+    /// Set when nobody waits for the result any more.
+    pub(super) is_abandoned: &'a AtomicBool,
     pub(super) totals: &'a Totals,
+}
+
+impl Context<'_> {
+    pub(super) fn is_stopped(&self) -> bool {
+        self.cancel.is_cancelled() || self.is_abandoned.load(Ordering::Relaxed)
+    }
 }
 
 /// Loads one partition, complete or not at all.
@@ -30,21 +40,61 @@ pub(super) fn load(
     context: &Context<'_>,
 ) -> Result<(PartitionMap, PartitionStats), Error> {
     let started = Instant::now();
-    let log_start = snapshot.log_start_offset();
+    let mut meter = Meter::new(context.totals);
+    let mut result = read(snapshot, context, &mut meter, snapshot.log_start_offset());
+    if let (Ok((_, stats)), Some(start), Some(last)) =
+        (&result, snapshot.log_start_checkpoint, snapshot.segments.last())
+        && start > stats.log_end_offset
+    {
+        let reason = Reason::EndsBelowStart { end: stats.log_end_offset, start };
+        let (path, offset, position) = (last.path.clone(), stats.log_end_offset, last.len);
+        result = if context.lenient {
+            // The checkpoint is what is skipped: read again as if it did not name the partition.
+            let first = snapshot.segments[0].base_offset;
+            read(snapshot, context, &mut meter, first).map(|(map, mut stats)| {
+                let place = SkippedPlace { path, offset, position, reason: reason.to_string() };
+                stats.skipped.places.push(place);
+                (map, stats)
+            })
+        } else {
+            Err(Error::Corrupt(Box::new(Corruption {
+                path,
+                offset,
+                position,
+                reason,
+                transactional_id: None,
+                broker: BrokerView::DropsLog,
+            })))
+        };
+    }
+    meter.finish(snapshot.bytes(), result.as_ref().map_or(0, |(map, _)| map.len()));
+    let (map, mut stats) = result?;
+    stats.elapsed = started.elapsed();
+    Ok((map, stats))
+}
+
+/// Reads the log from an offset on.
+fn read(
+    snapshot: &LogSnapshot,
+    context: &Context<'_>,
+    meter: &mut Meter<'_>,
+    log_start: Offset,
+) -> Result<(PartitionMap, PartitionStats), Error> {
+    let stats = PartitionStats {
+        log_start_offset: log_start,
+        segments: snapshot.segments.len(),
+        ..PartitionStats::default()
+    };
     let mut load = Load {
         snapshot,
         context,
         map: PartitionMap::default(),
-        stats: PartitionStats {
-            log_start_offset: log_start,
-            segments: snapshot.segments.len(),
-            ..PartitionStats::default()
-        },
+        stats,
         expected: snapshot.segments.first().map_or(log_start, |segment| segment.base_offset),
         expected_before: Offset(0),
         batch_end: None,
         decompressor: Decompressor::new(),
-        meter: Meter::new(context.totals),
+        meter,
     };
     for index in 0..snapshot.segments.len() {
         // A segment that ends below the log start offset waits for its deletion.
@@ -55,58 +105,41 @@ pub(super) fn load(
         }
         load.segment(index)?;
     }
-    load.meter.hand_over(load.map.len());
-    load.finish(started)
+    let Load { map, mut stats, expected, .. } = load;
+    stats.log_end_offset = expected;
+    stats.by_state = map.state_counts();
+    stats.live_bytes = map.live_bytes();
+    Ok((map, stats))
 }
 
-struct Load<'a> {
-    snapshot: &'a LogSnapshot,
-    context: &'a Context<'a>,
-    map: PartitionMap,
-    stats: PartitionStats,
+/// A load of one partition under way. Its second half, what to do about damage, is in `damage`.
+pub(super) struct Load<'a, 't> {
+    pub(super) snapshot: &'a LogSnapshot,
+    pub(super) context: &'a Context<'a>,
+    pub(super) map: PartitionMap,
+    pub(super) stats: PartitionStats,
     /// The smallest offset that may come next.
-    expected: Offset,
+    pub(super) expected: Offset,
     /// What `expected` was before the last batch: where that batch's offset is a lie, this is the last truth.
-    expected_before: Offset,
+    pub(super) expected_before: Offset,
     /// The offset behind the last batch, from which gaps are measured.
-    batch_end: Option<Offset>,
+    pub(super) batch_end: Option<Offset>,
     decompressor: Decompressor,
-    meter: Meter<'a>,
-}
-
-/// Why a batch or record cannot be used.
-enum Fault {
-    Corrupt(Reason),
-    Unsupported(String),
-}
-
-impl<R: Into<Reason>> From<R> for Fault {
-    fn from(reason: R) -> Self {
-        Self::Corrupt(reason.into())
-    }
-}
-
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Corrupt(reason) => reason.fmt(f),
-            Self::Unsupported(reason) => f.write_str(reason),
-        }
-    }
+    pub(super) meter: &'a mut Meter<'t>,
 }
 
 /// A batch or record that cannot be used, and what is known about it.
-struct Problem {
-    fault: Fault,
+pub(super) struct Problem {
+    pub(super) fault: Fault,
     /// Offset of the batch, or the one that should come.
-    offset: Offset,
-    position: u64,
+    pub(super) offset: Offset,
+    pub(super) position: u64,
     /// Bytes of the batch, if its header says so credibly.
-    size: Option<u64>,
-    transactional_id: Option<Vec<u8>>,
+    pub(super) size: Option<u64>,
+    pub(super) transactional_id: Option<Vec<u8>>,
 }
 
-impl Load<'_> {
+impl Load<'_, '_> {
     fn segment(&mut self, index: usize) -> Result<(), Error> {
         let segment = &self.snapshot.segments[index];
         let Context { storage, access, .. } = *self.context;
@@ -124,12 +157,13 @@ impl Load<'_> {
             if !self.context.lenient {
                 return Err(self.refusal(&reader, index, problem));
             }
-            self.note_skipped(&segment.path, &problem);
+            self.note_place(&segment.path, problem.offset, 0, problem.fault.to_string());
             self.distrust_last_offset(segment.base_offset);
         }
         self.expected = self.expected.max(segment.base_offset);
+        let mut inspection = Inspection::new(segment.len);
         loop {
-            if self.context.cancel.is_cancelled() {
+            if self.context.is_stopped() {
                 return Err(Error::Cancelled);
             }
             let position = reader.position();
@@ -168,21 +202,14 @@ impl Load<'_> {
                     transactional_id: None,
                 },
             };
-            if self.is_forgivable_tail(&reader, index, &problem)? {
-                let Fault::Corrupt(reason) = problem.fault else { break };
-                self.stats.tail = Some(Tail {
-                    path: segment.path.clone(),
-                    position: problem.position,
-                    bytes: segment.len - problem.position,
-                    offset: self.expected,
-                    reason,
-                });
+            if let Some(tail) = self.forgivable_tail(&mut inspection, &reader, index, &problem)? {
+                self.stats.tail = Some(tail);
                 break;
             }
             if !self.context.lenient {
                 return Err(self.refusal(&reader, index, problem));
             }
-            self.skip(&mut reader, &problem)?;
+            self.skip(&mut inspection, &mut reader, &problem)?;
         }
         self.stats.bytes += reader.position();
         reader.check_not_shrunk()
@@ -246,20 +273,9 @@ impl Load<'_> {
         applied
     }
 
-    /// Where a lenient walk meets an offset that goes back: whether it could follow what came before the last batch.
-    /// Then that batch's own offset must be the wrong one (it lies outside the CRC), and what follows is as it was.
-    fn distrust_last_offset(&mut self, found: Offset) -> bool {
-        let is_plausible = found >= self.expected_before;
-        if is_plausible {
-            self.expected = found;
-            self.batch_end = Some(found);
-        }
-        is_plausible
-    }
-
     fn records(
         &mut self,
-        batch: &crate::batch::Batch<'_>,
+        batch: &Batch<'_>,
         path: &Path,
         position: u64,
     ) -> Result<(), (Fault, Option<Vec<u8>>)> {
@@ -353,132 +369,11 @@ impl Load<'_> {
         }
     }
 
-    /// Whether the rest of the log, from the problem on, is what an append left behind that never finished.
-    fn is_forgivable_tail(
-        &self,
-        reader: &SegmentReader,
-        index: usize,
-        problem: &Problem,
-    ) -> Result<bool, Error> {
-        let recovery = self.snapshot.recovery;
-        let is_candidate = matches!(&problem.fault, Fault::Corrupt(Reason::Frame(_) | Reason::Crc(_)))
-            && !recovery.clean_shutdown
-            && index + 1 == self.snapshot.segments.len()
-            && recovery.recovery_point.is_none_or(|point| self.expected >= point);
-        if !is_candidate || is_whole_but_for_magic(reader, problem.position)? {
-            return Ok(false);
-        }
-        let survivor = find_survivor(reader.file(), problem.position + 1, reader.len())
-            .map_err(Error::io("read", reader.path()))?;
-        Ok(survivor == Survivor::None)
-    }
-
-    fn refusal(&self, reader: &SegmentReader, index: usize, problem: Problem) -> Error {
-        let Problem { fault, offset, position, transactional_id, .. } = problem;
-        let path = reader.path().to_path_buf();
-        match fault {
-            Fault::Unsupported(reason) => Error::Unsupported { path, offset, position, reason },
-            Fault::Corrupt(reason) => {
-                let broker = self.broker_view(reader, index, position, &reason);
-                Error::Corrupt(Box::new(Corruption {
-                    path,
-                    offset,
-                    position,
-                    reason,
-                    transactional_id,
-                    broker,
-                }))
-            }
-        }
-    }
-
-    /// What a broker's own start would do about a bad place (LogLoader.recoverLog, LogSegment.recover).
-    fn broker_view(
-        &self,
-        reader: &SegmentReader,
-        index: usize,
-        position: u64,
-        reason: &Reason,
-    ) -> BrokerView {
-        let recovery = self.snapshot.recovery;
-        let later = &self.snapshot.segments[index + 1..];
-        let point = recovery.recovery_point.unwrap_or(Offset(0));
-        // Recovery begins with the segment that holds the recovery point.
-        if recovery.clean_shutdown || later.first().is_some_and(|next| next.base_offset <= point) {
-            return BrokerView::Serves;
-        }
-        let is_seen = match reason {
-            Reason::Crc(_) => true,
-            // A negative magic is taken for a legacy message, whose CRC is another; a large one for magic 2.
-            Reason::Frame(FrameFault::Magic { magic: ..0 }) => true,
-            Reason::Frame(FrameFault::Field { .. } | FrameFault::Magic { .. }) => {
-                !is_whole_but_for_magic(reader, position).unwrap_or(false)
-            }
-            Reason::Frame(_) => true,
-            _ => false,
-        };
-        if !is_seen {
-            return BrokerView::Overlooks;
-        }
-        BrokerView::Cuts {
-            bytes: reader.len() - position,
-            later_segments: later.len(),
-            later_bytes: later.iter().map(|segment| segment.len).sum(),
-        }
-    }
-
-    /// Moves a lenient walk behind a problem.
-    fn skip(&mut self, reader: &mut SegmentReader, problem: &Problem) -> Result<(), Error> {
-        let path = reader.path().to_path_buf();
-        let behind = match problem.size.map(|size| problem.position + size) {
-            // A batch is skipped by its length if that leads to a batch or to the end; else the length may lie.
-            Some(end) if end == reader.len() || leads_to_batch(reader, end)? => {
-                self.stats.skipped.batches += 1;
-                end
-            }
-            _ => match find_survivor(reader.file(), problem.position + 1, reader.len())
-                .map_err(Error::io("read", &path))?
-            {
-                Survivor::At(position) => position,
-                Survivor::None | Survivor::Undecided => reader.len(),
-            },
-        };
-        self.stats.skipped.bytes += behind - problem.position;
-        self.meter.add(behind - problem.position, 0, self.map.len());
-        self.note_place(&path, problem.offset, problem.position, problem.fault.to_string());
-        reader.skip_to(behind);
-        Ok(())
-    }
-
-    fn note_skipped(&mut self, path: &Path, problem: &Problem) {
-        self.note_place(path, problem.offset, problem.position, problem.fault.to_string());
-    }
-
-    fn note_place(&mut self, path: &Path, offset: Offset, position: u64, reason: String) {
+    pub(super) fn note_place(&mut self, path: &Path, offset: Offset, position: u64, reason: String) {
         if self.stats.skipped.places.len() < Skipped::PLACES_MAX {
             let path = path.to_path_buf();
             self.stats.skipped.places.push(SkippedPlace { path, offset, position, reason });
         }
-    }
-
-    fn finish(mut self, started: Instant) -> Result<(PartitionMap, PartitionStats), Error> {
-        let end = self.expected;
-        let start = self.snapshot.log_start_checkpoint.filter(|start| *start > end && !self.context.lenient);
-        if let (Some(start), Some(last)) = (start, self.snapshot.segments.last()) {
-            return Err(Error::Corrupt(Box::new(Corruption {
-                path: last.path.clone(),
-                offset: end,
-                position: last.len,
-                reason: Reason::EndsBelowStart { end, start },
-                transactional_id: None,
-                broker: BrokerView::DropsLog,
-            })));
-        }
-        self.stats.log_end_offset = end;
-        self.stats.by_state = self.map.state_counts();
-        self.stats.live_bytes = self.map.live_bytes();
-        self.stats.elapsed = started.elapsed();
-        Ok((self.map, self.stats))
     }
 }
 
@@ -490,29 +385,4 @@ fn check_offset(record: &Record<'_>, expected: Offset, last: Offset) -> Result<(
     } else {
         Ok(())
     }
-}
-
-/// Whether the CRC of magic 2 is right for the bytes at a position, whatever the magic byte and the base offset say:
-/// both lie outside it, so such a batch is damaged in place and was not torn.
-fn is_whole_but_for_magic(reader: &SegmentReader, position: u64) -> Result<bool, Error> {
-    let io = |source| Error::Io { operation: "read", path: reader.path().to_path_buf(), source };
-    let mut prefix = [0; 21];
-    if read_full_at(reader.file(), position, &mut prefix).map_err(io)? < prefix.len() {
-        return Ok(false);
-    }
-    let length = i32::from_be_bytes([prefix[8], prefix[9], prefix[10], prefix[11]]);
-    let stored = u32::from_be_bytes([prefix[17], prefix[18], prefix[19], prefix[20]]);
-    let size = LOG_OVERHEAD as u64 + length.max(0) as u64;
-    if size < HEADER_LEN as u64 || size > reader.len() - position {
-        return Ok(false);
-    }
-    Ok(crc_of_range(reader.file(), position + prefix.len() as u64, position + size).map_err(io)? == stored)
-}
-
-/// Whether a whole batch with a right CRC begins exactly at a position.
-fn leads_to_batch(reader: &SegmentReader, position: u64) -> Result<bool, Error> {
-    if position >= reader.len() {
-        return Ok(false);
-    }
-    is_whole_but_for_magic(reader, position)
 }

@@ -238,7 +238,8 @@ pub struct Loaded {
 
 impl Loaded {
     /// The entry of an id, wherever it lies. Cost: a look-up in each partition, since a copy may hold only some of
-    /// the topic's partitions and the number of them is not written anywhere.
+    /// the topic's partitions and the number of them is not written anywhere. An id that lies in several partitions,
+    /// which no broker writes, gives the entry of the lowest.
     ///
     /// # Errors
     /// [`Error::Incomplete`] if the id was not found and a partition was refused.

@@ -142,6 +142,9 @@ fn a_torn_tail_is_forgiven_only_where_an_append_can_have_torn() {
     storage.write(format!("{ROOT}/recovery-point-offset-checkpoint"), *b"0\n1\n__transaction_state 0 1\n");
     assert!(load(&storage, IoChoice::Mmap).is_complete());
     storage.write(format!("{ROOT}/.kafka_cleanshutdown"), *b"");
+    // A segment without index is recovered even so.
+    assert!(matches!(refusal(&storage), (Reason::Frame(_), at, BrokerView::Cuts { .. }) if at == position));
+    storage.write(format!("{ROOT}/__transaction_state-0/00000000000000000000.index"), *b"");
     assert!(matches!(refusal(&storage), (Reason::Frame(_), at, BrokerView::Serves) if at == position));
     storage.remove(format!("{ROOT}/.kafka_cleanshutdown"));
     segment(&storage, 0, 9, &[batch(9, &[("b", Some(Empty))])]);
@@ -194,11 +197,10 @@ fn files_that_shrink_or_fail_refuse() {
             assert!(matches!(corruption.reason, Reason::Shrunk { .. }), "{fault:?} {io:?}: {corruption}");
         }
     }
+    // A mapping cannot report it: see IoChoice::Mmap.
     storage.inject(&path, Fault::ReadAt(110));
-    for io in [IoChoice::Mmap, IoChoice::Pread] {
-        let loaded = load(&storage, io);
-        assert!(matches!(loaded.partitions[0].error(), Some(Error::Io { .. })), "{io:?}");
-    }
+    let loaded = load(&storage, IoChoice::Pread);
+    assert!(matches!(loaded.partitions[0].error(), Some(Error::Io { .. })));
     storage.inject(&path, Fault::ShortReads(7));
     assert!(load(&storage, IoChoice::Pread).is_complete());
 }
@@ -225,4 +227,70 @@ fn a_cancelled_load_says_so_and_an_observer_hears_of_every_partition() {
     let cancel = Cancel::new();
     cancel.cancel();
     assert!(matches!(replay.run_with(&mut (), &cancel), Err(Error::Cancelled)));
+}
+
+#[test]
+fn a_name_of_the_log_that_is_not_read_refuses() {
+    let storage = MemoryStorage::new();
+    segment(&storage, 0, 0, &[batch(0, &[("a", Some(Empty))])]);
+    storage.create_directory(format!("{ROOT}/__transaction_state-0/00000000000000000001.log"));
+    let loaded = load(&storage, IoChoice::Auto);
+    assert!(matches!(loaded.partitions[0].error(), Some(Error::NotRead { .. })));
+}
+
+#[test]
+fn a_checkpoint_above_the_log_is_refused_or_passed_over_aloud() {
+    let storage = MemoryStorage::new();
+    segment(&storage, 0, 0, &[batch(0, &[("a", Some(Empty))])]);
+    storage.write(format!("{ROOT}/log-start-offset-checkpoint"), *b"0\n1\n__transaction_state 0 9\n");
+    let (reason, _, broker) = refusal(&storage);
+    assert_eq!(reason, Reason::EndsBelowStart { end: Offset(1), start: Offset(9) });
+    assert_eq!(broker, BrokerView::DropsLog);
+
+    let replay = Replay::open(Arc::new(storage), [ROOT]).expect("a log directory").lenient(true);
+    let loaded = replay.run().expect("a load");
+    assert!(!loaded.is_complete());
+    assert_eq!(loaded.get("a").expect("nothing was refused").expect("there").state(), Empty);
+}
+
+#[test]
+fn an_unreadable_recovery_point_forgives_nothing() {
+    let whole = batch(0, &[("a", Some(Empty))]);
+    let storage = MemoryStorage::new();
+    segment(&storage, 0, 0, &[whole.clone(), whole[..40].to_vec()]);
+    assert!(load(&storage, IoChoice::Auto).is_complete());
+    storage.write(format!("{ROOT}/recovery-point-offset-checkpoint"), *b"nonsense");
+    assert!(matches!(refusal(&storage), (Reason::Frame(_), _, BrokerView::Cuts { .. })));
+}
+
+#[test]
+fn every_partition_that_was_asked_for_must_be_there() {
+    let storage = MemoryStorage::new();
+    segment(&storage, 3, 0, &[batch(0, &[("a", Some(Empty))])]);
+    let replay =
+        Replay::open(Arc::new(storage), [ROOT, "/logs/__transaction_state-3"]).expect("a log directory");
+    assert_eq!(replay.clone().partitions([3]).run().expect("there").partitions.len(), 1);
+    let error = replay.partitions([3, 7]).run().expect_err("7 is not there");
+    assert!(matches!(&error, Error::NoPartitions { partitions, .. } if partitions == &[7]), "{error}");
+}
+
+#[test]
+fn lenient_loads_pay_once_for_bytes_that_claim_to_be_batches() {
+    // Headers that each claim the rest of the file but a byte, every one with a wrong CRC, and a good batch at the very end.
+    let (count, good) = (300, batch(0, &[("a", Some(Empty))]));
+    let mut bytes = Vec::new();
+    for number in 0..count {
+        let left = (count - number) * 61 + good.len();
+        let mut header = good[..61].to_vec();
+        header[8..12].copy_from_slice(&(left as i32 - 13).to_be_bytes());
+        bytes.extend(header);
+    }
+    bytes.extend(&good);
+    let storage = MemoryStorage::new();
+    segment(&storage, 0, 0, &[bytes]);
+    let replay = Replay::open(Arc::new(storage), [ROOT]).expect("a log directory").lenient(true);
+    let loaded = replay.run().expect("a load");
+    assert!(loaded.get("a").expect("nothing was refused").is_some());
+    let stats = loaded.partitions[0].stats().expect("loaded");
+    assert_eq!(stats.skipped.bytes, count as u64 * 61);
 }

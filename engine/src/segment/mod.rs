@@ -19,5 +19,4 @@ mod tail;
 
 pub use name::{SegmentFileKind, SegmentFileName, SegmentFileState};
 pub use reader::{Access, Frame, FrameAt, Next, SegmentReader};
-pub(crate) use tail::crc_of_range;
-pub use tail::{Survivor, find_survivor};
+pub(crate) use tail::{Survivor, crc_of_range, find_survivor, search_budget};

@@ -40,6 +40,12 @@ pub struct SegmentFileName {
 }
 
 impl SegmentFileName {
+    /// Whether records lie in the file: a `.log` that is in use or about to be.
+    pub fn is_part_of_log(self) -> bool {
+        self.kind == SegmentFileKind::Log
+            && matches!(self.state, SegmentFileState::Live | SegmentFileState::Swap)
+    }
+
     /// Reads a file name; `None` for any that is not a segment file's, among them numbers that are not exactly
     /// 20 digits, which Kafka would take.
     pub fn parse(name: &str) -> Option<Self> {

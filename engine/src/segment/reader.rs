@@ -206,13 +206,17 @@ impl Source {
     }
 
     fn corrupt(&self, position: u64, reason: Reason) -> Error {
+        let broker = match reason {
+            Reason::SegmentTooLarge(_) => BrokerView::RefusesToLoad,
+            _ => BrokerView::Unknown,
+        };
         Error::Corrupt(Box::new(Corruption {
             path: self.path.clone(),
             offset: self.base_offset,
             position,
             reason,
             transactional_id: None,
-            broker: BrokerView::Overlooks,
+            broker,
         }))
     }
 }

@@ -1,9 +1,9 @@
 //! The search that decides whether a damaged tail may be forgiven: does any whole batch follow it?
 //!
 //! Every byte position is a candidate, because a damaged length field hides where the next batch begins. Most
-//! candidates fail on the magic byte. Those with a sane header get their CRC computed, within a budget: bytes
-//! that were made to look like headers everywhere must not cost their square. When the budget is spent the
-//! answer is "undecided", and the caller must not forgive.
+//! candidates fail on the magic byte. Those with a sane header get their CRC computed, within a budget that one segment
+//! has for all searches: bytes that were made to look like headers everywhere must not cost their square. When the budget
+//! is spent the answer is "undecided", and the caller must not forgive.
 
 use std::io;
 
@@ -12,30 +12,43 @@ use crate::io::{StorageFile, read_full_at};
 
 /// What follows a bad place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Survivor {
+pub(crate) enum Survivor {
     /// No batch with a sane header and a right CRC.
     None,
     /// One begins at this byte position.
     At(u64),
-    /// Too many bytes look like headers to try them all.
+    /// Too many bytes look like headers to try them all, or the search was stopped.
     Undecided,
 }
 
-const WINDOW_BYTES: usize = 1 << 20;
+/// What the search reads at once: little at first, since a good batch mostly follows soon.
+const WINDOW_BYTES_MIN: usize = 4 << 10;
+const WINDOW_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of CRCs that all searches in a segment of this length may compute together.
+pub(crate) fn search_budget(len: u64) -> u64 {
+    len.saturating_mul(16).saturating_add(64 << 20)
+}
 
 /// Looks for a whole batch that begins at `from` or behind, and ends by `len`.
 ///
-/// Cost: one pass over the bytes, and CRCs over at most 16 times as many (plus 64 MiB).
+/// Cost: one pass over the bytes up to the answer, and CRCs that are taken off `budget`.
 ///
 /// # Errors
 /// What reading the file gives.
-pub fn find_survivor(file: &dyn StorageFile, from: u64, len: u64) -> io::Result<Survivor> {
-    let mut budget = (len.saturating_sub(from)).saturating_mul(16).saturating_add(64 << 20);
-    let mut window = vec![0; WINDOW_BYTES.min(len.saturating_sub(from) as usize)];
+pub(crate) fn find_survivor(
+    file: &dyn StorageFile,
+    from: u64,
+    len: u64,
+    budget: &mut u64,
+    is_stopped: &dyn Fn() -> bool,
+) -> io::Result<Survivor> {
+    let mut window = Vec::new();
     let mut start = from;
     while start + HEADER_LEN as u64 <= len {
-        let want = (WINDOW_BYTES as u64).min(len - start) as usize;
-        let read = read_full_at(file, start, &mut window[..want])?;
+        let want = (window.len() * 2).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+        window.resize(want.min((len - start) as usize), 0);
+        let read = read_full_at(file, start, &mut window)?;
         let bytes = &window[..read];
         let Some(candidates) = (read + 1).checked_sub(HEADER_LEN) else { break };
         for at in 0..candidates {
@@ -45,14 +58,17 @@ pub fn find_survivor(file: &dyn StorageFile, from: u64, len: u64) -> io::Result<
             }
             let position = start + at as u64;
             let Some(size) = sane_size(&bytes[at..at + HEADER_LEN], len - position) else { continue };
-            if size > budget {
+            if size > *budget || is_stopped() {
                 return Ok(Survivor::Undecided);
             }
-            budget -= size;
+            *budget -= size;
             let stored = u32::from_be_bytes([bytes[at + 17], bytes[at + 18], bytes[at + 19], bytes[at + 20]]);
             if stored == crc_of_range(file, position + CRC_START as u64, position + size)? {
                 return Ok(Survivor::At(position));
             }
+        }
+        if is_stopped() {
+            return Ok(Survivor::Undecided);
         }
         start += candidates as u64;
     }

@@ -87,9 +87,16 @@ pub(super) enum DecoderKind {
 }
 
 impl DumpArgs {
-    /// The files in their order; Kafka takes an empty name for a file, too.
+    fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.files.as_bytes().split(|&byte| byte == b',')
+    }
+
+    /// The files in their order. Kafka takes an empty name for a file, too, but like Java's String.split it leaves
+    /// those at the end out, unless there is nothing else but one.
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.files.as_bytes().split(|&byte| byte == b',').map(|name| Path::new(OsStr::from_bytes(name)))
+        let last = self.names().enumerate().filter(|(_, name)| !name.is_empty()).last();
+        let count = last.map_or(usize::from(self.files.is_empty()), |(last, _)| last + 1);
+        self.names().take(count).map(|name| Path::new(OsStr::from_bytes(name)))
     }
 
     /// The decoder; where both are asked for, Kafka's tool takes that of offsets.
@@ -116,12 +123,14 @@ impl DumpArgs {
         u64::try_from(self.max_bytes).ok().filter(|&bytes| bytes != i32::MAX as u64)
     }
 
-    /// The sentence for an option that is known and not to be had.
+    /// The sentence for an option that is known and not to be had, and, in our own formats, for a file without a name.
     pub(super) fn refusal(&self) -> Option<&'static str> {
         if self.value_decoder_class.is_some() {
             Some("--value-decoder-class names a Java class, which redrive cannot run")
         } else if self.key_decoder_class.is_some() {
             Some("--key-decoder-class names a Java class, which redrive cannot run")
+        } else if self.format != DumpFormat::Kafka && self.names().any(<[u8]>::is_empty) {
+            Some("--files has an empty name in its list")
         } else {
             None
         }

@@ -10,9 +10,11 @@ use redrive::segment::index::AbortedTransaction;
 /// One thing found in a file.
 #[derive(Debug)]
 pub(super) enum Event<'a> {
-    /// The first line of a log: base offset from the file name.
+    /// The first line of a log: base offset from the file name; in our own formats that of the first batch, or 0,
+    /// where the name is no offset.
     LogStart(i64),
-    /// The first line of a KRaft snapshot: end offset and epoch from the file name.
+    /// The first line of a KRaft snapshot: end offset and epoch from the file name; in our own formats left out where
+    /// the name does not give them.
     SnapshotStart { end_offset: i64, epoch: i32 },
     /// A batch of magic 2, or of a higher magic, which Kafka's tool reads in the same way.
     Batch { frame: BatchFrame<'a>, magic: i8, position: u64, is_valid: bool },

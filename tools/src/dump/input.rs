@@ -64,6 +64,19 @@ impl LogFile {
         self.len
     }
 
+    /// The offset field of the first batch, 0 if there is none. All formats begin with it; in a compressed message
+    /// before version 2 it is the last offset inside.
+    ///
+    /// # Errors
+    /// [`Stop::Unreadable`].
+    pub(super) fn first_offset(&mut self) -> Result<i64, Stop> {
+        Ok(match self.batch_at(0, u64::MAX)? {
+            Found::Batch { bytes, .. } => bytes.first_chunk().map_or(0, |offset| i64::from_be_bytes(*offset)),
+            Found::NegativeMagic { offset } => offset,
+            Found::End { .. } | Found::Bad(_) => 0,
+        })
+    }
+
     /// `count` bytes from `position` on; both inside the file.
     fn bytes(&mut self, position: u64, count: u64) -> Result<&[u8], Stop> {
         let end = self.start + self.window.len() as u64;

@@ -211,6 +211,22 @@ fn base_offset(path: &Path) -> Result<i64, Stop> {
     number.parse().map_err(|_| Stop::damaged(None, None, format!("the file name {number:?} is no offset")))
 }
 
+/// The base offset that the entries of an index count from. Kafka's tool ends at the name of a file before it looks
+/// whether there is one.
+fn index_base(path: &Path, as_kafka: bool) -> Result<i64, Stop> {
+    if as_kafka {
+        return base_offset(path);
+    }
+    LogFile::open(path)?;
+    base_offset(path)
+        .map_err(|_| unusable(path, "its name is no offset, and the entries of an index count from there"))
+}
+
+/// A file that is there and that nothing can be made of.
+fn unusable(path: &Path, reason: &str) -> Stop {
+    Stop::Unreadable { path: path.to_path_buf(), source: io::Error::new(io::ErrorKind::InvalidInput, reason) }
+}
+
 fn dump(kind: FileKind, path: &Path, args: &DumpArgs, sink: &mut dyn Sink) -> Result<(), Stop> {
     let as_kafka = args.format == DumpFormat::Kafka;
     let log_options = LogOptions { is_deep: args.is_deep(), bytes_max: args.log_bytes_max(), as_kafka };
@@ -221,24 +237,41 @@ fn dump(kind: FileKind, path: &Path, args: &DumpArgs, sink: &mut dyn Sink) -> Re
         as_kafka,
     };
     match kind {
-        FileKind::Log => {
+        FileKind::Log if as_kafka => {
             sink.event(Event::LogStart(base_offset(path)?))?;
             log::walk(&mut LogFile::open(path)?, log_options, sink)
         }
-        FileKind::KraftSnapshot => {
+        FileKind::Log => {
+            let mut log = LogFile::open(path)?;
+            let base = base_offset(path).or_else(|_| log.first_offset())?;
+            sink.event(Event::LogStart(base))?;
+            log::walk(&mut log, log_options, sink)
+        }
+        FileKind::KraftSnapshot if as_kafka => {
             let (end_offset, epoch) = snapshot_id(path)?;
             sink.event(Event::SnapshotStart { end_offset, epoch })?;
             log::walk(&mut LogFile::open(path)?, log_options, sink)
         }
-        FileKind::OffsetIndex => index::offset_index(path, base_offset(path)?, index_options, sink),
-        FileKind::TimeIndex => index::time_index(path, base_offset(path)?, index_options, sink),
-        FileKind::TransactionIndex => index::transaction_index(path, base_offset(path)?, index_options, sink),
+        FileKind::KraftSnapshot => {
+            let mut log = LogFile::open(path)?;
+            if let Ok((end_offset, epoch)) = snapshot_id(path) {
+                sink.event(Event::SnapshotStart { end_offset, epoch })?;
+            }
+            log::walk(&mut log, log_options, sink)
+        }
+        FileKind::OffsetIndex => index::offset_index(path, index_base(path, as_kafka)?, index_options, sink),
+        FileKind::TimeIndex => index::time_index(path, index_base(path, as_kafka)?, index_options, sink),
+        // Its entries are whole offsets; the base only tells which of them are too low.
+        FileKind::TransactionIndex => {
+            let base = base_offset(path).or_else(|stop| if as_kafka { Err(stop) } else { Ok(0) })?;
+            index::transaction_index(path, base, index_options, sink)
+        }
         FileKind::ProducerSnapshot => snapshot::walk(path, sink),
         FileKind::Checkpoint(file) => checkpoint::walk(file, path, sink),
-        FileKind::Unknown => Err(Stop::Unreadable {
-            path: path.to_path_buf(),
-            source: io::Error::new(io::ErrorKind::InvalidInput, "no kind of file that dump knows"),
-        }),
+        FileKind::Unknown => {
+            LogFile::open(path)?;
+            Err(unusable(path, "no kind of file that dump knows"))
+        }
     }
 }
 

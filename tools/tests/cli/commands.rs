@@ -413,8 +413,9 @@ fn input_that_cannot_be_read_is_3() {
         (vec!["replay", file], "file"),
         (
             vec!["list", &dir, "--partition", "7", "--partition", "99"],
-            "no partition __transaction_state-99 in",
+            "no partition 99 of topic \"__transaction_state\" in",
         ),
+        (vec!["replay", "--partition", "99", "--partition", "50", &dir], "no partitions 50, 99 of topic"),
         (vec!["list", &dir, "--topic", "orders"], "\"orders\""),
         (vec!["describe", missing, "a"], "missing"),
         (vec!["dump", "--files", missing], "missing"),

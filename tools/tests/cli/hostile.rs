@@ -206,55 +206,93 @@ fn hostile_names_of_files_are_harmless() {
     assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
 }
 
+/// Loads partition 0 in every way, which must refuse it because of this path, and nothing else.
+fn assert_not_read(dir: &Path, path: &Path) {
+    let dir = dir.to_str().unwrap();
+    for io in ["mmap", "pread"] {
+        let run = redrive(["replay", "--format", "json", "--io", io, dir]).expect(1);
+        assert_harmless(&run);
+        let document = run.json();
+        assert_eq!((&document["partitionsLoaded"], &document["partitionsRefused"]), (&json!(1), &json!(1)));
+        let error = &document["partitions"][0]["error"];
+        assert_eq!((&error["kind"], &error["path"]), (&json!("not-read"), &json!(path.to_str().unwrap())));
+        let reason = error["reason"].as_str().unwrap();
+        assert!(reason.starts_with("belongs to the log and is not read: "), "{reason}");
+    }
+    let text = redrive(["replay", dir]).expect(1);
+    assert!(text.text().contains(path.to_str().unwrap()), "{}", text.text());
+    redrive(["describe", "--history", dir, "a"]).expect(1);
+}
+
 #[test]
 fn pipes_and_devices_are_never_opened() {
-    let root = tempfile::tempdir().unwrap();
-    write_log(root.path(), 0, &batches(&[(b"a", Some(value(1)))]));
+    let folder = tempfile::tempdir().unwrap();
+    let root = fs::canonicalize(folder.path()).unwrap();
+    write_log(&root, 0, &batches(&[(b"a", Some(value(1)))]));
+    write_log(&root, 1, &batches(&[(b"b", Some(value(1)))]));
     let mode = Mode::S_IRUSR | Mode::S_IWUSR;
-    let partition = root.path().join("__transaction_state-0");
+    let partition = root.join("__transaction_state-0");
+    // Without them the log is whole.
     for pipe in [
-        partition.join("00000000000000000500.log"),
-        partition.join("00000000000000000600.log.swap"),
-        root.path().join("__transaction_state-1"),
-        root.path().join("log-start-offset-checkpoint"),
-        root.path().join("recovery-point-offset-checkpoint"),
-        root.path().join(".lock"),
+        partition.join("00000000000000000500.index"),
+        partition.join("00000000000000000500.log.deleted"),
+        root.join("__transaction_state-2"),
+        root.join(".lock"),
     ] {
         mkfifo(&pipe, mode).unwrap();
     }
-    symlink("/dev/zero", partition.join("00000000000000000700.log")).unwrap();
-    let dir = root.path().to_str().unwrap();
-    for io in ["mmap", "pread"] {
-        let document = redrive(["replay", "--format", "json", "--io", io, dir]).expect(0).json();
-        assert_eq!(document["ids"], 1);
-        let notices = document["partitions"][0]["notices"].as_array().unwrap();
-        assert_eq!(notices.len(), 3, "{notices:?}");
-    }
+    let dir = root.to_str().unwrap();
+    let document = redrive(["replay", "--format", "json", dir]).expect(0).json();
+    assert_eq!(document["ids"], 2);
+    let notices = document["partitions"][0]["notices"].as_array().unwrap();
+    assert_eq!(notices.len(), 2, "{notices:?}");
     redrive(["describe", "--history", dir, "a"]).expect(0);
-    let pipe = partition.join("00000000000000000500.log");
-    redrive([OsStr::new("replay"), pipe.as_os_str()]).expect(3);
+
+    for name in ["00000000000000000500.log", "00000000000000000600.log.swap"] {
+        let pipe = partition.join(name);
+        mkfifo(&pipe, mode).unwrap();
+        assert_not_read(&root, &pipe);
+        redrive([OsStr::new("replay"), pipe.as_os_str()]).expect(3);
+        redrive([OsStr::new("dump"), "--files".as_ref(), pipe.as_os_str()]).expect(3);
+        fs::remove_file(pipe).unwrap();
+    }
+    let device = partition.join("00000000000000000700.log");
+    symlink("/dev/zero", &device).unwrap();
+    assert_not_read(&root, &device);
+    fs::remove_file(device).unwrap();
     redrive(["replay", "/dev/zero"]).expect(3);
+
+    let checkpoint = root.join("recovery-point-offset-checkpoint");
+    mkfifo(&checkpoint, mode).unwrap();
+    let run = redrive(["replay", dir]).expect(3);
+    assert!(run.stderr.contains(checkpoint.to_str().unwrap()), "{}", run.stderr);
 }
 
 #[test]
 fn links_out_of_the_directory_are_not_read() {
-    let root = tempfile::tempdir().unwrap();
-    let (inside, outside) = (root.path().join("inside"), root.path().join("outside"));
+    let folder = tempfile::tempdir().unwrap();
+    let root = fs::canonicalize(folder.path()).unwrap();
+    let (inside, outside) = (root.join("inside"), root.join("outside"));
     write_log(&inside, 0, &batches(&[(b"mine", Some(value(1)))]));
     let foreign = write_log(&outside, 1, &batches(&[(b"foreign", Some(value(1)))]));
     symlink(&foreign, inside.join("__transaction_state-0/00000000000000000900.log")).unwrap();
     symlink(outside.join("__transaction_state-1"), inside.join("__transaction_state-1")).unwrap();
     // One that leads to a file of the same root is followed.
+    let own = write_log(&inside, 3, &batches(&[(b"mine", Some(value(1)))]));
     fs::create_dir(inside.join("__transaction_state-2")).unwrap();
     let name = "00000000000000000000.log";
-    symlink(inside.join("__transaction_state-0").join(name), inside.join("__transaction_state-2").join(name))
-        .unwrap();
-    let link = root.path().join("link");
+    symlink(&own, inside.join("__transaction_state-2").join(name)).unwrap();
+    let link = root.join("link");
     symlink(&inside, &link).unwrap();
     for dir in [&inside, &link] {
-        let list = redrive(["list", "--format", "ndjson", dir.to_str().unwrap()]).expect(0);
-        assert!(!list.text().contains("foreign"), "{}", list.text());
-        let rows = list.lines();
-        assert_eq!(rows.iter().map(|row| row["partition"].clone()).collect::<Vec<_>>(), [json!(0), json!(2)]);
+        let list = redrive(["list", "--format", "json", dir.to_str().unwrap()]).expect(1);
+        assert!(!list.text().contains("foreign") && !list.stderr.contains("foreign"), "{}", list.text());
+        let document = list.json();
+        let numbers = |member: &str| {
+            let rows = document[member].as_array().unwrap().iter();
+            rows.map(|row| row["partition"].as_i64().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!((numbers("transactions"), numbers("refused")), (vec![2, 3], vec![0, 1]));
+        assert!(document["refused"].as_array().unwrap().iter().all(|row| row["error"]["kind"] == "not-read"));
     }
 }

@@ -4,5 +4,7 @@
 
 mod commands;
 mod common;
+mod dump;
 mod hostile;
 mod process;
+mod refusals;

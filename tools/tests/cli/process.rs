@@ -230,8 +230,10 @@ fn a_directory_of_a_running_broker_is_a_moving_picture() {
     let mut lock = File::create(root.path().join(".lock")).unwrap();
     lock.write_all(b"").unwrap();
     let dir = root.path().to_str().unwrap();
-    let document = redrive(["replay", "--format", "json", dir]).expect(0).json();
-    assert_eq!((&document["moving"], &document["io"]), (&json!(false), &json!("mmap")));
+    for (choice, used) in [("auto", "pread"), ("mmap", "mmap")] {
+        let document = redrive(["replay", "--format", "json", "--io", choice, dir]).expect(0).json();
+        assert_eq!((&document["moving"], &document["io"]), (&json!(false), &json!(used)));
+    }
 
     // As FileChannel.tryLock of a broker does it.
     let whole = libc::flock {
