@@ -148,7 +148,7 @@ fn corpus_equals_its_checksums() {
         Ok(rest) => corpus::plain_data_dir().join(rest),
         Err(_) => root.join(name),
     };
-    let list = fs::read_to_string(corpus::fixtures().join("corpus.sha256")).expect("the list of checksums");
+    let list = corpus::read_text(&corpus::fixtures().join("corpus.sha256")).expect("the list of checksums");
     let mut listed = BTreeSet::new();
     for line in list.lines() {
         let (checksum, name) = line.split_once("  ").expect("a checksum and a name");
