@@ -11,5 +11,10 @@ if ! cargo +nightly miri --version >/dev/null 2>&1; then
   echo "miri: skipped, it needs 'rustup toolchain install nightly --component miri'" >&2
   exit 0
 fi
-# Nothing here needs isolation from the clock, which loads look at.
-MIRIFLAGS="-Zmiri-disable-isolation" cargo +nightly miri test -p redrive --no-default-features --lib "$@"
+# Nothing here needs isolation from the clock, which loads look at. Miri runs on one core, so there are two of it.
+export MIRIFLAGS="-Zmiri-disable-isolation"
+run=(cargo +nightly miri test -p redrive --no-default-features --lib)
+"${run[@]}" --no-run
+"${run[@]}" replay:: &
+"${run[@]}" -- --skip replay::
+wait $!

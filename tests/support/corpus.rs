@@ -240,7 +240,8 @@ fn root() -> &'static Path {
                 assert!(is_whole(), "{} is no unpacked corpus: remove it", place.display());
             }
         }
-        place
+        // As the engine names it, so that paths can be compared.
+        place.canonicalize().expect("the unpacked corpus")
     })
 }
 
