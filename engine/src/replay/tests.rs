@@ -277,7 +277,7 @@ fn every_partition_that_was_asked_for_must_be_there() {
 #[test]
 fn lenient_loads_pay_once_for_bytes_that_claim_to_be_batches() {
     // Headers that each claim the rest of the file but a byte, every one with a wrong CRC, and a good batch at the very end.
-    let (count, good) = (300, batch(0, &[("a", Some(Empty))]));
+    let (count, good) = (if cfg!(miri) { 12 } else { 300 }, batch(0, &[("a", Some(Empty))]));
     let mut bytes = Vec::new();
     for number in 0..count {
         let left = (count - number) * 61 + good.len();
