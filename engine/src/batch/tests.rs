@@ -197,3 +197,22 @@ fn legacy_messages_of_any_bytes_never_panic() {
         }
     }
 }
+
+#[test]
+fn a_delete_horizon_that_comes_too_late_is_refused() {
+    let record = NewRecord { timestamp: 1000, ..NewRecord::default() };
+    let mut late = BatchBuilder::new(Offset(0));
+    late.push(&record).expect("a small record");
+    assert_eq!(late.delete_horizon(5000).build(), Err(BuildFault::LateDeleteHorizon));
+
+    let mut early = BatchBuilder::new(Offset(0));
+    early.delete_horizon(5000).push(&record).expect("a small record");
+    let bytes = early.build().expect("a batch");
+    let (frame, _) = BatchFrame::parse(&bytes).expect("a frame");
+    assert_eq!(frame.delete_horizon_ms(), Some(5000));
+    let mut decompressor = Decompressor::new();
+    let batch = frame.verify().expect("a right CRC");
+    let read = batch.records(&mut decompressor, &Limits::default()).expect("no codec").next();
+    assert_eq!(read.expect("one record").expect("a good one").timestamp, 1000);
+    assert!(BatchBuilder::new(Offset(i64::MIN)).push_at(Offset(i64::MAX), &record).is_err());
+}

@@ -294,3 +294,39 @@ fn lenient_loads_pay_once_for_bytes_that_claim_to_be_batches() {
     let stats = loaded.partitions[0].stats().expect("loaded");
     assert_eq!(stats.skipped.bytes, count as u64 * 61);
 }
+
+#[test]
+fn any_interval_of_progress_will_do_and_a_refused_partition_counts_as_walked() {
+    struct Last(Progress);
+    impl Observer for Last {
+        fn progress(&mut self, progress: &Progress) {
+            self.0 = *progress;
+        }
+    }
+    let storage = MemoryStorage::new();
+    segment(&storage, 0, 0, &[batch(0, &[("a", Some(Empty))])]);
+    segment(&storage, 1, 0, &[batch(0, &[("b", Some(Empty))]), vec![0; 99], batch(9, &[("c", Some(Empty))])]);
+    for interval in [std::time::Duration::ZERO, std::time::Duration::MAX] {
+        let replay = Replay::open(Arc::new(storage.clone()), [ROOT]).expect("a log directory");
+        let mut last = Last(Progress::default());
+        let loaded = replay.progress_interval(interval).run_with(&mut last, &Cancel::new()).expect("a load");
+        assert_eq!(loaded.refused().count(), 1);
+        assert_eq!((last.0.bytes, last.0.ids, last.0.partitions), (last.0.bytes_total, 1, 2));
+    }
+}
+
+#[test]
+fn a_panicking_observer_stops_the_load() {
+    struct Panics;
+    impl Observer for Panics {
+        fn partition(&mut self, _: &Arc<PartitionOutcome>) {
+            std::panic::resume_unwind(Box::new("from the observer"));
+        }
+    }
+    let storage = MemoryStorage::new();
+    segment(&storage, 0, 0, &[batch(0, &[("a", Some(Empty))])]);
+    let replay = Replay::open(Arc::new(storage), [ROOT]).expect("a log directory");
+    let run = std::panic::AssertUnwindSafe(|| replay.run_with(&mut Panics, &Cancel::new()));
+    assert!(std::panic::catch_unwind(run).is_err());
+    assert_eq!(replay.run().expect("the next load is untouched").partitions.len(), 1);
+}
