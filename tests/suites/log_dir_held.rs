@@ -270,6 +270,17 @@ fn links_and_pipes() {
     assert_eq!(ids(&replay(&[&link]).run().expect("a load")), ["a", "b", "inside"]);
 }
 
+/// A file of the root that cannot be looked for is no absent one: here a checkpoint that is a link to itself.
+#[test]
+fn a_root_file_that_cannot_be_reached_is_an_error() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    Root::of(&log(&["a"])).on_disk(folder.path());
+    let path = folder.path().join("recovery-point-offset-checkpoint");
+    symlink(&path, &path).expect("a link");
+    let opened = Replay::open(std::sync::Arc::new(FileSystem), [folder.path()]);
+    assert!(matches!(opened, Err(Error::Io { .. })), "{opened:?}");
+}
+
 /// Reads that give a few bytes at a time give the same map.
 #[test]
 fn short_reads() {

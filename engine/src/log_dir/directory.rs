@@ -192,13 +192,21 @@ impl LogDir {
     ///
     /// They are asked for one by one: the parent of a copied folder may be one that can be entered and not listed.
     fn with_root_files(storage: Arc<dyn Storage>, root: PathBuf) -> Result<Self, Error> {
-        let has = |name: &str| storage.resolve(&root.join(name)).is_ok();
+        let has = |name: &str| -> Result<bool, Error> {
+            let path = root.join(name);
+            match storage.resolve(&path) {
+                Ok(_) => Ok(true),
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+                // Taken for absent, a file that cannot be reached would let a load forgive more than it may.
+                Err(e) => Err(Error::io("look for", path)(e)),
+            }
+        };
         let lock = root.join(LOCK);
-        let is_held =
-            has(LOCK) && storage.is_locked(&lock).map_err(Error::io("look for a lock on", lock.as_path()))?;
+        let is_held = has(LOCK)?
+            && storage.is_locked(&lock).map_err(Error::io("look for a lock on", lock.as_path()))?;
         let mut notices = Vec::new();
         let mut checkpoint = |name: &str| -> Result<Checkpoint, Error> {
-            if !has(name) {
+            if !has(name)? {
                 return Ok(Checkpoint::Absent);
             }
             let path = root.join(name);
@@ -226,7 +234,7 @@ impl LogDir {
             Checkpoint::Entries(entries) => entries,
             Checkpoint::Absent | Checkpoint::Unreadable => BTreeMap::new(),
         };
-        let clean_shutdown = has(CLEAN_SHUTDOWN);
+        let clean_shutdown = has(CLEAN_SHUTDOWN)?;
         Ok(Self {
             storage,
             root,

@@ -6,6 +6,7 @@
 //! 4. the `.log.swap` files left cover a range of offsets, and every other file whose number lies in it is void;
 //! 5. they take the place of what they cover.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
@@ -51,6 +52,12 @@ pub(super) fn segments(storage: &dyn Storage, files: &[NamedFile]) -> Result<Vec
         let (low, high) = replaced.unwrap_or((swap.name.offset, end));
         replaced = Some((low.min(swap.name.offset), high.max(end)));
     }
+    let is_swap = |name: SegmentFileName| name.state == SegmentFileState::Swap;
+    let indexes: BTreeSet<(bool, Offset)> = in_state(SegmentFileState::Live)
+        .chain(in_state(SegmentFileState::Swap))
+        .filter(|file| file.name.kind == SegmentFileKind::OffsetIndex)
+        .map(|file| (is_swap(file.name), file.name.offset))
+        .collect();
     let mut segments: Vec<SegmentInfo> = in_state(SegmentFileState::Live)
         .filter(|file| file.name.kind == SegmentFileKind::Log)
         .filter(|file| replaced.is_none_or(|(low, high)| file.name.offset < low || file.name.offset >= high))
@@ -58,11 +65,7 @@ pub(super) fn segments(storage: &dyn Storage, files: &[NamedFile]) -> Result<Vec
         .filter(|file| swaps.iter().all(|swap| swap.name.offset != file.name.offset))
         .chain(swaps.iter().copied())
         .map(|log| SegmentInfo {
-            has_index: files.iter().any(|file| {
-                file.name.kind == SegmentFileKind::OffsetIndex
-                    && file.name.state == log.name.state
-                    && file.name.offset == log.name.offset
-            }),
+            has_index: indexes.contains(&(is_swap(log.name), log.name.offset)),
             ..log.info.clone()
         })
         .collect();

@@ -147,7 +147,9 @@ impl Load<'_, '_> {
         if recovery.clean_shutdown || index + 1 != self.snapshot.segments.len() || !is_above_recovery_point {
             return Ok(None);
         }
-        if inspection.whole_but_for_magic(reader, problem.position)?.is_some() {
+        let whole = inspection.whole_but_for_magic(reader, problem.position)?;
+        // Without a budget nothing was shown, and what is not shown is not forgiven.
+        if whole.is_some() || inspection.budget == 0 {
             return Ok(None);
         }
         let is_stopped = || self.context.is_stopped();
