@@ -316,7 +316,7 @@ fn any_interval_of_progress_will_do_and_a_refused_partition_counts_as_walked() {
 }
 
 #[test]
-fn a_panicking_observer_stops_the_load() {
+fn a_panic_of_the_observer_reaches_the_caller() {
     struct Panics;
     impl Observer for Panics {
         fn partition(&mut self, _: &Arc<PartitionOutcome>) {
