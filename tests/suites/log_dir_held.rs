@@ -10,7 +10,7 @@ use std::num::NonZero;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use judge::{PARTITION, ROOT, Root, run_one};
 use nix::fcntl::{FcntlArg, fcntl};
@@ -24,6 +24,10 @@ use redrive_tests::logs::{BatchSpec, SegmentFile, TransactionValue, encode_key};
 
 /// Tells the child process which file to lock.
 const HOLD: &str = "REDRIVE_TEST_HOLD";
+
+/// Between fork and exec a child shares every open file of this process, and keeps a lock of an open file description
+/// alive after the parent dropped it. So no child starts while a test looks at such a lock.
+static FORK: Mutex<()> = Mutex::new(());
 
 fn batch(offset: i64, id: &str) -> Vec<u8> {
     let value = TransactionValue { producer_id: offset, ..TransactionValue::default() };
@@ -65,6 +69,7 @@ struct Holder {
 
 impl Holder {
     fn of(path: &Path) -> Self {
+        let fork = FORK.lock().unwrap_or_else(PoisonError::into_inner);
         let mut child = Command::new(env::current_exe().expect("this test"))
             .args(["--exact", "a_lock_of_another_open_file_is_seen", "--nocapture"])
             .env(HOLD, path)
@@ -72,6 +77,7 @@ impl Holder {
             .stdout(Stdio::piped())
             .spawn()
             .expect("a child process");
+        drop(fork);
         let mut output = BufReader::new(child.stdout.take().expect("its output"));
         let held = output.by_ref().lines().map_while(Result::ok).any(|line| line.ends_with("held"));
         assert!(held, "the child process took no lock");
@@ -104,6 +110,7 @@ fn a_lock_of_another_open_file_is_seen() {
         io::stdin().read_to_end(&mut Vec::new()).expect("the end of the input");
         return;
     }
+    let _fork = FORK.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join(".lock");
     assert!(!FileSystem.is_locked(&path).expect("no file is no lock"));
