@@ -284,7 +284,7 @@ fn a_root_file_that_cannot_be_reached_is_an_error() {
     Root::of(&log(&["a"])).on_disk(folder.path());
     let path = folder.path().join("recovery-point-offset-checkpoint");
     symlink(&path, &path).expect("a link");
-    let opened = Replay::open(std::sync::Arc::new(FileSystem), [folder.path()]);
+    let opened = Replay::open(Arc::new(FileSystem), [folder.path()]);
     assert!(matches!(opened, Err(Error::Io { .. })), "{opened:?}");
 }
 
