@@ -87,6 +87,38 @@ pub enum Error {
         /// The root.
         path: PathBuf,
     },
+    /// A partition with more bytes than a place in its log can be numbered by.
+    #[error("{partition} has {bytes} bytes, more than the {most} that can be addressed")]
+    LogTooLong {
+        /// Which partition.
+        partition: TopicPartition,
+        /// Bytes of its segments.
+        bytes: u64,
+        /// Most that are possible.
+        most: u64,
+    },
+    /// The map of a partition would need more memory than it may have: give a larger budget, or load fewer partitions.
+    #[error("{partition} needs {needed} bytes for its map with {ids} ids so far; {reason}")]
+    Memory {
+        /// Which partition.
+        partition: TopicPartition,
+        /// Bytes that all maps would have had with what was asked for last.
+        needed: u64,
+        /// Ids in the partition's map when it happened.
+        ids: u64,
+        /// The budget, or what the system said.
+        reason: String,
+    },
+    /// The log is no longer what it was when it was loaded, so the value cannot be read.
+    #[error("{} at byte {position} is not what was loaded: {reason}", path.display())]
+    Changed {
+        /// The segment.
+        path: PathBuf,
+        /// Byte position of the batch.
+        position: u64,
+        /// What is different.
+        reason: String,
+    },
     /// The work was cancelled before it was done.
     #[error("cancelled")]
     Cancelled,
@@ -131,6 +163,9 @@ impl Error {
             Self::NotRead { .. } => "not-read",
             Self::Incomplete { .. } => "incomplete",
             Self::HeldByBroker { .. } => "held-by-broker",
+            Self::LogTooLong { .. } => "log-too-long",
+            Self::Memory { .. } => "memory",
+            Self::Changed { .. } => "changed",
             Self::Cancelled => "cancelled",
             Self::Threads { .. } => "threads",
         }

@@ -30,11 +30,15 @@ compile_error!("redrive runs on Linux on x86-64 and aarch64 only");
 
 pub mod types;
 
+pub(crate) mod machine;
+
 pub mod io;
 
 pub mod batch;
 
 pub mod transaction_log;
+
+pub(crate) mod map;
 
 pub mod producer_state;
 

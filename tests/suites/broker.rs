@@ -50,6 +50,7 @@ fn load_redrive(log_dir: &Path) -> Vec<Transaction> {
     for outcome in &loaded.partitions {
         let (map, _) = outcome.result.as_ref().expect("no partition is refused");
         for entry in map.iter() {
+            let entry = entry.expect("the log is still there");
             let value = entry.metadata().expect("values in a map were decoded before");
             transactions.push(Transaction {
                 transactional_id: entry.id().into_owned(),

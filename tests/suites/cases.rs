@@ -131,7 +131,7 @@ fn segments(variant: &Value) -> Vec<SegmentFile> {
 }
 
 /// The members of an entry that data may ask for.
-fn shown(entry: &TransactionEntry<'_>) -> Value {
+fn shown(entry: &TransactionEntry) -> Value {
     let metadata = entry.metadata().expect("a loaded value decodes");
     let partitions: Option<BTreeMap<_, _>> = metadata.partitions.map(|topics| {
         topics.into_iter().map(|topic| (topic.topic_name().into_owned(), topic.partition_ids)).collect()
@@ -163,7 +163,7 @@ fn assert_outcome(outcome: &PartitionOutcome, expect: &Value, what: &str) {
     let expected = expect["map"].as_object().expect("a map");
     assert_eq!(map.len(), expected.len(), "{what}: ids");
     for (id, members) in expected {
-        let entry = map.get(id).unwrap_or_else(|| panic!("{what}: no {id}"));
+        let entry = map.get(id).expect("a look-up").unwrap_or_else(|| panic!("{what}: no {id}"));
         let shown = shown(&entry);
         for (member, value) in members.as_object().expect("an entry") {
             assert_eq!(shown[member], *value, "{what}: {member} of {id}");
@@ -193,7 +193,7 @@ fn check(number: &str) {
         let root = Root::of(&segments(&variant));
         for root in [root.clone(), root.clone().clean(), root.recovery_point(1)] {
             for (io, buffer_bytes) in judge::ways() {
-                let replay = root.replay().io(io).buffer_bytes(buffer_bytes);
+                let replay = root.replay().io(io).chunk_bytes(buffer_bytes);
                 let what = format!("{number}, {name}, {io:?}, buffer of {buffer_bytes}");
                 let outcome = run_one(&replay);
                 assert_outcome(&outcome, &variant["expect"], &what);
@@ -211,10 +211,10 @@ fn check(number: &str) {
 /// The map as text, for a comparison to the byte.
 fn dump(outcome: &PartitionOutcome) -> String {
     let map = outcome.map().unwrap_or_else(|| panic!("{:?}", outcome.error()));
-    let lines = map
-        .sorted()
-        .into_iter()
-        .map(|entry| format!("{} {} {}\n", to_hex(entry.stored_id()), entry.offset(), to_hex(entry.value())));
+    let lines =
+        map.sorted().expect("the log is still there").into_iter().map(|entry| {
+            format!("{} {} {}\n", to_hex(entry.stored_id()), entry.offset(), to_hex(entry.value()))
+        });
     lines.collect()
 }
 
@@ -248,15 +248,15 @@ fn fc_03_batch_larger_than_the_buffer() {
     let (segment, large) = log_with_large_batch();
     assert!((12_000..13_000).contains(&large), "{large} bytes");
     let root = Root::of(&[segment]);
-    let reference = run_one(&root.replay().io(IoChoice::Pread).buffer_bytes(5 << 20));
+    let reference = run_one(&root.replay().io(IoChoice::Pread).chunk_bytes(5 << 20));
     for buffer_bytes in [1, 61, 1 << 10, large - 1, large, large + 1] {
-        let outcome = run_one(&root.replay().io(IoChoice::Pread).buffer_bytes(buffer_bytes));
+        let outcome = run_one(&root.replay().io(IoChoice::Pread).chunk_bytes(buffer_bytes));
         assert_eq!(dump(&outcome), dump(&reference), "buffer of {buffer_bytes}");
         let map = outcome.map().expect("loaded");
-        let metadata = map.get("txn-a").expect("txn-a").metadata().expect("decoded");
+        let metadata = map.get("txn-a").expect("a look-up").expect("txn-a").metadata().expect("decoded");
         let partitions = metadata.partitions.expect("partitions");
         assert_eq!((metadata.state.name(), partitions[0].partition_ids.len()), ("Ongoing", 3000));
-        assert_eq!(map.get("txn-b").expect("txn-b").state().name(), "Empty");
+        assert_eq!(map.get("txn-b").expect("a look-up").expect("txn-b").state().name(), "Empty");
     }
 }
 
@@ -385,7 +385,7 @@ fn fc_14_any_codec_or_batch_shape() {
     for log in logs {
         for (io, buffer_bytes) in judge::ways() {
             let outcome =
-                run_one(&Root::of(std::slice::from_ref(&log)).replay().io(io).buffer_bytes(buffer_bytes));
+                run_one(&Root::of(std::slice::from_ref(&log)).replay().io(io).chunk_bytes(buffer_bytes));
             assert_eq!(outcome.stats().expect("loaded").records, 500);
             dumps.insert(dump(&outcome));
         }
@@ -451,7 +451,7 @@ fn c02_t206_empty_batch_before_a_segment() {
 #[test]
 fn c02_t207_buffer_grows() {
     let (segment, large) = log_with_large_batch();
-    let outcome = run_one(&Root::of(&[segment]).replay().io(IoChoice::Pread).buffer_bytes(large / 12));
+    let outcome = run_one(&Root::of(&[segment]).replay().io(IoChoice::Pread).chunk_bytes(large / 12));
     let stats = outcome.stats().expect("loaded");
     assert_eq!(
         (stats.records, stats.log_end_offset, outcome.map().expect("loaded").len()),
@@ -469,11 +469,11 @@ fn c02_t208_batch_across_the_read_limit() {
     let bytes: Vec<u8> = batches.flatten().collect();
     let root = Root::of(&[SegmentFile { base_offset: 0, bytes: bytes.clone() }]);
     for buffer_bytes in 1..=bytes.len() + 1 {
-        let outcome = run_one(&root.replay().io(IoChoice::Pread).buffer_bytes(buffer_bytes));
+        let outcome = run_one(&root.replay().io(IoChoice::Pread).chunk_bytes(buffer_bytes));
         let stats = outcome.stats().expect("loaded");
         let counts = (stats.records, stats.batches, stats.bytes, stats.log_end_offset);
         assert_eq!(counts, (7, 7, bytes.len() as u64, Offset(7)), "buffer of {buffer_bytes}");
-        let entry = outcome.map().expect("loaded").get("x").expect("x");
+        let entry = outcome.map().expect("loaded").get("x").expect("a look-up").expect("x");
         assert_eq!((entry.offset(), entry.metadata().expect("decoded").producer_id.0), (Offset(6), 6));
     }
 }
@@ -509,7 +509,7 @@ fn c02_t220_failure_in_the_middle() {
                 }
             }
             let what = format!("{fault:?}, {io:?}");
-            let loaded = judge::open(storage).io(io).buffer_bytes(64).run().expect("a load");
+            let loaded = judge::open(storage).io(io).chunk_bytes(64).run().expect("a load");
             let outcome = &loaded.partitions[0];
             assert!(outcome.map().is_none() && outcome.stats().is_none(), "{what}");
             match (fault, outcome.error().expect("refused")) {
@@ -528,7 +528,10 @@ fn c02_t220_failure_in_the_middle() {
                 (_, other) => panic!("{what}: {other}"),
             }
             assert_outcome(&loaded.partitions[1], &variants("FC-01")[0]["expect"], &what);
-            assert!(loaded.pending_completion().all(|entry| entry.offset() == Offset(9)), "{what}");
+            assert!(
+                loaded.pending_completion().all(|entry| entry.expect("still there").offset() == Offset(9)),
+                "{what}"
+            );
         }
     }
     assert_outcome(

@@ -114,7 +114,7 @@ pub(crate) fn run_one(replay: &Replay) -> Arc<PartitionOutcome> {
 }
 
 /// An entry in the twin's words.
-pub(crate) fn as_naive(entry: &TransactionEntry<'_>) -> NaiveEntry {
+pub(crate) fn as_naive(entry: &TransactionEntry) -> NaiveEntry {
     let view = entry.view().expect("a loaded value decodes");
     let fields = view.fields();
     let partitions = view.partitions().map(|topics| {
@@ -145,8 +145,11 @@ pub(crate) fn as_naive(entry: &TransactionEntry<'_>) -> NaiveEntry {
 
 /// A whole map in the twin's words.
 pub(crate) fn entries(map: &PartitionMap) -> HashMap<String, NaiveEntry> {
-    let entries: HashMap<_, _> =
-        map.iter().map(|entry| (entry.id().into_owned(), as_naive(&entry))).collect();
+    let entries: HashMap<_, _> = map
+        .iter()
+        .map(|entry| entry.expect("the log is still there"))
+        .map(|entry| (entry.id().into_owned(), as_naive(&entry)))
+        .collect();
     assert_eq!(entries.len(), map.len(), "ids are unique as text");
     entries
 }

@@ -44,8 +44,11 @@ fn replay(roots: &[&Path]) -> Replay {
 }
 
 fn ids(loaded: &Loaded) -> Vec<String> {
-    let mut ids: Vec<_> =
-        loaded.maps().flat_map(|map| map.iter()).map(|entry| entry.id().into_owned()).collect();
+    let mut ids: Vec<_> = loaded
+        .maps()
+        .flat_map(|map| map.iter())
+        .map(|entry| entry.expect("still there").id().into_owned())
+        .collect();
     ids.sort();
     ids
 }
@@ -296,7 +299,7 @@ fn short_reads() {
         for buffer_bytes in [61, 1000] {
             let storage = root.in_memory();
             storage.inject(format!("{ROOT}/{PARTITION}/{:020}.log", 0), Fault::ShortReads(most));
-            let replay = judge::open(storage).io(IoChoice::Pread).buffer_bytes(buffer_bytes);
+            let replay = judge::open(storage).io(IoChoice::Pread).chunk_bytes(buffer_bytes);
             let loaded = replay.run().expect("a load");
             assert_eq!(ids(&loaded), ["a", "b", "c", "d"], "{most} bytes at a time");
         }
@@ -321,7 +324,7 @@ fn failures_at_any_byte() {
             for lenient in [false, true] {
                 let storage = root.in_memory();
                 storage.inject(path.clone(), fault);
-                let replay = judge::open(storage).io(io).buffer_bytes(100).lenient(lenient);
+                let replay = judge::open(storage).io(io).chunk_bytes(100).lenient(lenient);
                 let outcome = run_one(&replay);
                 match (fault, outcome.error()) {
                     (Fault::ReadAt(_), Some(Error::Io { path: named, source, .. })) => {

@@ -153,7 +153,8 @@ fn unfinished_replacements_are_loaded_as_a_broker_would() {
     let load = |root: &Root| {
         let outcome = run_one(&root.replay());
         let (map, stats) = outcome.result.as_ref().unwrap_or_else(|error| panic!("{error}"));
-        let offsets = ["a", "b", "c", "d"].map(|id| map.get(id).map(|entry| entry.offset().0));
+        let offsets =
+            ["a", "b", "c", "d"].map(|id| map.get(id).expect("a look-up").map(|entry| entry.offset().0));
         assert_eq!(offsets, [Some(2), Some(1), Some(3), Some(4)]);
         (stats.segments, stats.batches)
     };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use redrive::error::Reason;
 use redrive::io::FileSystem;
-use redrive::replay::{IoChoice, Loaded, Replay};
+use redrive::replay::{Identity, IoChoice, Loaded, Order, Replay};
 use redrive::transaction_log::{TransactionState, partition_for};
 use redrive_tests::corpus::{self, Case, MapEntry, TRANSACTION_STATE};
 use redrive_tests::naive::{self, NaiveOptions};
@@ -79,10 +79,21 @@ fn every_map_equals_kafkas_for_every_number_of_threads_and_both_ways_of_reading(
     for (case, expected) in cases_with_map() {
         for io in [IoChoice::Mmap, IoChoice::Pread] {
             for threads in [1, 2, 3, 8] {
-                let loaded = open(&case.data_dirs[0], threads, io).run().expect("a load");
-                assert_equals_oracle(&case, &expected, &loaded, &format!("{io:?}, {threads} threads"));
-                assert_eq!(loaded.threads, threads.min(loaded.partitions.len()));
-                assert!(!loaded.is_moving && !loaded.lenient && loaded.is_complete());
+                for (identity, order, chunk_bytes) in [
+                    (Identity::Exact, Order::LargestFirst, 256 << 10),
+                    (Identity::Exact, Order::SmallestFirst, 61),
+                    (Identity::Hash, Order::AsGiven, 61),
+                    (Identity::Hash, Order::LargestFirst, 5000),
+                ] {
+                    let replay = open(&case.data_dirs[0], threads, io).order(order).chunk_bytes(chunk_bytes);
+                    let loaded = replay.identity(identity).run().expect("a load");
+                    let how =
+                        format!("{io:?}, {threads} threads, {identity:?}, {order:?}, {chunk_bytes} bytes");
+                    assert_equals_oracle(&case, &expected, &loaded, &how);
+                    assert!((threads.min(loaded.partitions.len())..=threads).contains(&loaded.threads));
+                    assert!(!loaded.is_moving && !loaded.lenient && loaded.is_complete());
+                    assert_eq!(loaded.identity, identity);
+                }
             }
         }
     }
@@ -92,7 +103,7 @@ fn every_map_equals_kafkas_for_every_number_of_threads_and_both_ways_of_reading(
 fn every_map_equals_kafkas_with_a_small_buffer() {
     for (case, expected) in cases_with_map() {
         for buffer_bytes in [61, 4096] {
-            let replay = open(&case.data_dirs[0], 2, IoChoice::Pread).buffer_bytes(buffer_bytes);
+            let replay = open(&case.data_dirs[0], 2, IoChoice::Pread).chunk_bytes(buffer_bytes);
             let loaded = replay.run().expect("a load");
             assert_equals_oracle(&case, &expected, &loaded, &format!("buffer of {buffer_bytes}"));
         }
@@ -166,7 +177,7 @@ fn pending_completions_are_the_prepared_ids() {
     for (case, expected) in cases_with_map() {
         let loaded = open(&case.data_dirs[0], 2, IoChoice::Auto).run().expect("a load");
         let pending: BTreeSet<String> =
-            loaded.pending_completion().map(|entry| entry.id().into_owned()).collect();
+            loaded.pending_completion().map(|entry| entry.expect("still there").id().into_owned()).collect();
         let prepared = |line: &&MapEntry| line.state == "PrepareCommit" || line.state == "PrepareAbort";
         let prepared: BTreeSet<String> =
             expected.iter().filter(prepared).map(|line| line.id.clone()).collect();
@@ -179,7 +190,7 @@ fn pending_completions_are_the_prepared_ids() {
         assert_eq!(counted, prepared.len() as u64);
         for entry in loaded.pending_completion() {
             assert!(matches!(
-                entry.state(),
+                entry.expect("still there").state(),
                 TransactionState::PrepareCommit | TransactionState::PrepareAbort
             ));
         }

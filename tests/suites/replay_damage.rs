@@ -268,7 +268,7 @@ fn damage_is_refused_or_reported_or_cannot_be_seen() {
                 root = root.recovery_point(point);
             }
             let (io, buffer_bytes) = judge::ways().nth(rng.below(4) as usize).expect("a way");
-            let replay = root.replay().io(io).buffer_bytes(buffer_bytes);
+            let replay = root.replay().io(io).chunk_bytes(buffer_bytes);
             let seen = seen.entry(damaged.kind).or_default();
             let outcome = judge::run_one(&replay);
             match &outcome.result {

@@ -72,7 +72,7 @@ fn fc_13_memory_follows_live_ids() {
         let replay = replay
             .threads(NonZero::new(workers as usize).expect("workers"))
             .io(io)
-            .buffer_bytes(buffer_bytes as usize);
+            .chunk_bytes(buffer_bytes as usize);
         let (loaded, peak) = peak_of(|| replay.run().expect("a load"));
         let sums = loaded.partitions.iter().map(|outcome| outcome.stats().expect("loaded"));
         let (read, live) = sums.fold((0, 0), |(read, live), stats| {
@@ -117,7 +117,7 @@ fn damage_takes_no_memory_that_the_input_does_not_have() {
         let root = Root::of(&log.segments);
         for (io, lenient) in [(IoChoice::Mmap, false), (IoChoice::Pread, false), (IoChoice::Pread, true)] {
             let limits = Limits::default().with_decompressed_bytes_max(1 << 20);
-            let replay = root.replay().io(io).lenient(lenient).buffer_bytes(4096).limits(limits);
+            let replay = root.replay().io(io).lenient(lenient).chunk_bytes(4096).limits(limits);
             let (_, peak) = peak_of(|| judge::run_one(&replay));
             // The tail search has a window of at most the input, and threads and channels take their part.
             let most = 8 * input + (1 << 20) + (256 << 10);

@@ -35,7 +35,7 @@ fn torn() -> Vec<SegmentFile> {
 #[track_caller]
 fn run_every_way(root: &Root) -> std::sync::Arc<PartitionOutcome> {
     let outcomes: Vec<_> =
-        judge::ways().map(|(io, bytes)| run_one(&root.replay().io(io).buffer_bytes(bytes))).collect();
+        judge::ways().map(|(io, bytes)| run_one(&root.replay().io(io).chunk_bytes(bytes))).collect();
     let shown = |outcome: &PartitionOutcome| match &outcome.result {
         Ok((map, stats)) => format!("{} ids, {:?}", map.len(), stats.tail),
         Err(error) => error.to_string(),
@@ -82,7 +82,7 @@ fn a_torn_tail_is_forgiven_and_reported() {
         let outcome = run_one(&root.replay());
         let map = outcome.map().expect("loaded");
         assert_eq!(map.len(), 5);
-        assert!(map.get("e").is_some() && map.get("f").is_none());
+        assert!(map.get("e").expect("a look-up").is_some() && map.get("f").expect("a look-up").is_none());
         assert_eq!(outcome.stats().expect("loaded").log_end_offset, Offset(5));
     }
 }
@@ -291,7 +291,7 @@ fn a_batch_inside_a_value_is_no_batch() {
             let replay = Root::of(&[SegmentFile { base_offset: 0, bytes: bytes.clone() }]).replay();
             let outcome = run_one(&replay.lenient(lenient));
             let map = outcome.map().expect("loaded");
-            assert_eq!((map.len(), map.get("hidden").is_none()), (2, true));
+            assert_eq!((map.len(), map.get("hidden").expect("a look-up").is_none()), (2, true));
         }
     }
     // A damaged batch before the container: the container is what follows it, not what it holds.
@@ -302,7 +302,14 @@ fn a_batch_inside_a_value_is_no_batch() {
     assert_eq!(refusal_of(&root).position, bad as u64);
     let outcome = run_one(&root.replay().lenient(true));
     let map = outcome.map().expect("loaded");
-    assert_eq!((map.len(), map.get("hidden").is_none(), map.get("c").is_some()), (3, true, true));
+    assert_eq!(
+        (
+            map.len(),
+            map.get("hidden").expect("a look-up").is_none(),
+            map.get("c").expect("a look-up").is_some()
+        ),
+        (3, true, true)
+    );
     // The container itself damaged in its payload: it is stepped over as a whole.
     let mut bytes = [batch(0, "a"), carrier(1), batch(2, "c")].concat();
     let carrier_at = batch(0, "a").len();
@@ -310,7 +317,14 @@ fn a_batch_inside_a_value_is_no_batch() {
     let root = Root::of(&[SegmentFile { base_offset: 0, bytes: bytes.clone() }]);
     let outcome = run_one(&root.replay().lenient(true));
     let (map, stats) = outcome.result.as_ref().expect("loaded");
-    assert_eq!((map.len(), map.get("hidden").is_none(), map.get("c").is_some()), (2, true, true));
+    assert_eq!(
+        (
+            map.len(),
+            map.get("hidden").expect("a look-up").is_none(),
+            map.get("c").expect("a look-up").is_some()
+        ),
+        (2, true, true)
+    );
     assert_eq!((stats.skipped.batches, stats.skipped.bytes), (1, carrier(1).len() as u64));
     // At the end of the log what it holds looks like a batch that survived: not forgiven.
     bytes.truncate(carrier_at + carrier(1).len());
@@ -337,7 +351,10 @@ fn lenient_steps_over_an_offset_that_lies() {
             let outcome = run_one(&root.replay().lenient(true));
             let (map, stats) = outcome.result.as_ref().expect("loaded");
             for n in (0..6).filter(|n| *n != wrong) {
-                let entry = map.get(format!("id-{n}")).unwrap_or_else(|| panic!("id-{n}, byte {at}"));
+                let entry = map
+                    .get(format!("id-{n}"))
+                    .expect("a look-up")
+                    .unwrap_or_else(|| panic!("id-{n}, byte {at}"));
                 assert_eq!(entry.offset(), Offset(n as i64));
             }
             assert!(stats.skipped.any() && stats.log_end_offset == Offset(6), "{stats:?}");

@@ -149,16 +149,18 @@ struct Describe<'a> {
 }
 
 impl<'a> Describe<'a> {
-    /// The entries of an id: a directory that went through a change of the number of partitions can hold several.
-    fn rows(&self, id: &str) -> io::Result<Vec<Row<'a>>> {
-        let load: &'a Load = self.load;
-        let mut rows = Vec::new();
-        for outcome in &load.loaded.partitions {
-            if let Some(entry) = outcome.map().and_then(|map| map.get(id)) {
-                rows.push(Row::new(outcome.topic_partition.partition, &entry).map_err(io::Error::other)?);
+    /// Hands over the entries of an id, of which a directory that went through a change of the number of partitions can
+    /// hold several; whether there is one.
+    fn rows(&self, id: &str, mut receive: impl FnMut(&Row<'_>) -> io::Result<()>) -> io::Result<bool> {
+        let mut found = false;
+        for outcome in &self.load.loaded.partitions {
+            let Some(map) = outcome.map() else { continue };
+            if let Some(entry) = map.get(id).map_err(io::Error::other)? {
+                receive(&Row::new(outcome.topic_partition.partition, &entry).map_err(io::Error::other)?)?;
+                found = true;
             }
         }
-        Ok(rows)
+        Ok(found)
     }
 
     /// Hands over every record of an id, partition by partition; returns how many there were.
@@ -194,9 +196,7 @@ impl<'a> Describe<'a> {
             let found = if self.history {
                 self.walk(&id, &mut |row| write_line(out, &row))? > 0
             } else {
-                let rows = self.rows(&id)?;
-                rows.iter().try_for_each(|row| write_line(out, row))?;
-                !rows.is_empty()
+                self.rows(&id, |row| write_line(out, row))?
             };
             if !found {
                 self.missing.push(id);
@@ -215,9 +215,7 @@ impl<'a> Describe<'a> {
         let mut elements = Elements::default();
         let mut absent = Vec::new();
         for id in &self.ids {
-            let rows = self.rows(id)?;
-            rows.iter().try_for_each(|row| elements.push(out, row))?;
-            if rows.is_empty() {
+            if !self.rows(id, |row| elements.push(out, row))? {
                 absent.push(id.clone());
             }
         }
@@ -244,11 +242,7 @@ impl<'a> Describe<'a> {
             if i > 0 {
                 writeln!(out)?;
             }
-            let rows = self.rows(id)?;
-            for row in &rows {
-                self.fields(out, row)?;
-            }
-            let mut found = !rows.is_empty();
+            let mut found = self.rows(id, |row| self.fields(out, row))?;
             if self.history {
                 if !found {
                     self.named(

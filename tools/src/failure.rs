@@ -51,9 +51,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A failure to write to standard output.
+    /// A failure to write to standard output, or to read what was to be written.
     pub fn stdout(source: io::Error) -> Self {
-        Self::Output { to: "to standard output".to_owned(), source }
+        match source.downcast::<Error>() {
+            Ok(error) => Self::Engine(error),
+            Err(source) => Self::Output { to: "to standard output".to_owned(), source },
+        }
     }
 
     /// The exit status.

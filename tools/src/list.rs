@@ -95,7 +95,7 @@ fn parse_topic_partition(text: &str) -> Result<(String, i32), String> {
 }
 
 impl Filters {
-    fn keeps(&self, entry: &TransactionEntry<'_>, now_ms: i64) -> bool {
+    fn keeps(&self, entry: &TransactionEntry, now_ms: i64) -> bool {
         let Ok(view) = entry.view() else { return false };
         let fields = view.fields();
         (self.state.is_empty() || self.state.contains(&entry.state()))
@@ -151,7 +151,7 @@ fn for_each_row(
     let mut left = args.filters.limit.unwrap_or(usize::MAX);
     for outcome in &load.loaded.partitions {
         let Some(map) = outcome.map() else { continue };
-        for entry in map.sorted() {
+        for entry in map.sorted().map_err(io::Error::other)? {
             if load.cancel.is_cancelled() {
                 return Err(io::ErrorKind::Interrupted.into());
             }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use redrive::io::FileSystem;
-use redrive::replay::{Cancel, IoChoice, Loaded, Replay};
+use redrive::replay::{Cancel, Identity, IoChoice, Loaded, Order, Replay};
 use signal_hook::consts::SIGINT;
 
 use crate::console::{Console, Style};
 use crate::failure::{Failure, Status};
 use crate::json::{ErrorJson, RefusedJson};
 use crate::progress::Bar;
-use crate::text::sanitize;
+use crate::text::{parse_size, sanitize};
 
 /// Options of the commands that load.
 #[derive(Clone, Debug, clap::Args)]
@@ -28,13 +28,27 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     pub partition: Vec<i32>,
 
-    /// Threads to load with; never more than partitions are used [default: available cores]
+    /// Threads to load with [default: available cores]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZero<usize>>,
 
     /// How to reach the bytes; auto is the way that reports whatever goes wrong with a file
     #[arg(long, value_enum, default_value_t = IoArg::Auto)]
     pub io: IoArg,
+
+    /// Which partitions to load first; as-given takes the order of --partition
+    #[arg(long, value_enum, default_value_t = OrderArg::LargestFirst)]
+    pub order: OrderArg,
+
+    /// What makes two ids the same: their text, or a keyed hash of it. A hash is faster where ids have many records, and
+    /// takes two of 10 million ids for one with a probability of about 1 in 10^12
+    #[arg(long, value_enum, default_value_t = IdentityArg::Exact)]
+    pub identity: IdentityArg,
+
+    /// Most memory that the maps may take together, in bytes or with a unit (512M, 8G); a partition that needs more is
+    /// refused [default: the limit of the control group less a reserve, if there is one]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory: Option<u64>,
 
     /// Skip damaged places and count them instead of refusing their partition; the result may then be wrong, since
     /// a skipped record may have been the newest of its id
@@ -52,6 +66,26 @@ pub enum IoArg {
     Mmap,
     /// Read by position
     Pread,
+}
+
+/// Which partitions to load first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum OrderArg {
+    /// The largest, so that no thread is left alone with it at the end
+    LargestFirst,
+    /// The smallest, so that many partitions are ready early
+    SmallestFirst,
+    /// As given, else by number
+    AsGiven,
+}
+
+/// What makes two ids the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum IdentityArg {
+    /// Their text
+    Exact,
+    /// A keyed hash of it
+    Hash,
 }
 
 /// Form of the output.
@@ -92,7 +126,17 @@ impl LoadArgs {
                 IoArg::Auto => IoChoice::Auto,
                 IoArg::Mmap => IoChoice::Mmap,
                 IoArg::Pread => IoChoice::Pread,
-            });
+            })
+            .order(match self.order {
+                OrderArg::LargestFirst => Order::LargestFirst,
+                OrderArg::SmallestFirst => Order::SmallestFirst,
+                OrderArg::AsGiven => Order::AsGiven,
+            })
+            .identity(match self.identity {
+                IdentityArg::Exact => Identity::Exact,
+                IdentityArg::Hash => Identity::Hash,
+            })
+            .memory_budget(self.memory.or_else(redrive::replay::memory_limit));
         if !self.partition.is_empty() {
             replay = replay.partitions(self.partition.iter().copied());
         }
@@ -121,7 +165,7 @@ fn no_signals(source: io::Error) -> Failure {
 }
 
 /// The first Ctrl-C asks the load to stop, the second ends the process at once.
-fn cancel_on_interrupt() -> Result<Cancel, Failure> {
+pub(crate) fn cancel_on_interrupt() -> Result<Cancel, Failure> {
     let cancel = Cancel::new();
     // In this order: the conditional end must see the flag as the first signal left it.
     signal_hook::flag::register_conditional_shutdown(SIGINT, 130, cancel.flag()).map_err(no_signals)?;

@@ -1,10 +1,11 @@
 //! `redrive replay`: loads the transaction log and says what is in it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use redrive::log_dir::Notice;
 use redrive::replay::{
-    Loaded, PartitionOutcome, PartitionStats, Skipped, StateCounts, Tail, UnknownKind, UnknownRecord,
+    Loaded, PartitionOutcome, PartitionStats, Phases, Skipped, StateCounts, Tail, UnknownKind, UnknownRecord,
 };
 use serde::Serialize;
 
@@ -57,10 +58,17 @@ struct ReplayJson<'a> {
     topic: &'a str,
     threads: usize,
     io: &'static str,
+    identity: &'static str,
+    /// Instructions that checksums were computed with.
+    crc: &'static str,
     /// A running broker holds a directory: the result is a picture of no single moment.
     moving: bool,
     lenient: bool,
+    /// Until the last map was published.
     seconds: f64,
+    /// From there until live bytes were counted.
+    decode_seconds: f64,
+    peak_map_bytes: u64,
     bytes: u64,
     batches: u64,
     records: u64,
@@ -81,9 +89,13 @@ impl<'a> ReplayJson<'a> {
             topic: &loaded.topic,
             threads: loaded.threads,
             io: loaded.io.name(),
+            identity: loaded.identity.name(),
+            crc: loaded.crc,
             moving: loaded.is_moving,
             lenient: loaded.lenient,
             seconds: loaded.elapsed.as_secs_f64(),
+            decode_seconds: loaded.decoding.as_secs_f64(),
+            peak_map_bytes: loaded.peak_map_bytes,
             bytes: totals.bytes,
             batches: totals.batches,
             records: totals.records,
@@ -188,7 +200,11 @@ impl PartitionJson {
             partition: outcome.topic_partition.partition,
             outcome: if outcome.result.is_ok() { "loaded" } else { "refused" },
             directory: path_text(outcome.directory.as_os_str()),
-            loaded: outcome.result.as_ref().ok().map(|(map, stats)| LoadedJson::new(map.len(), stats)),
+            loaded: outcome
+                .result
+                .as_ref()
+                .ok()
+                .map(|(map, stats)| LoadedJson::new(outcome, map.len(), stats)),
             error: outcome.error().map(ErrorJson::from),
             notices: outcome.notices.iter().map(NoticeJson::from).collect(),
         }
@@ -214,8 +230,12 @@ struct LoadedJson {
     gap_offsets: u64,
     by_state: ByState,
     pending_completion: u64,
-    live_bytes: u64,
+    /// Absent where the log could not be read again.
+    live_bytes: Option<u64>,
+    map_bytes: u64,
+    wait_seconds: f64,
     seconds: f64,
+    phases: PhasesJson,
     /// The first unknown records, as many as were kept.
     unknown: Vec<UnknownJson>,
     /// The torn append at the end that was forgiven.
@@ -225,7 +245,7 @@ struct LoadedJson {
 }
 
 impl LoadedJson {
-    fn new(ids: usize, stats: &PartitionStats) -> Self {
+    fn new(outcome: &PartitionOutcome, ids: usize, stats: &PartitionStats) -> Self {
         Self {
             log_start_offset: stats.log_start_offset.0,
             log_end_offset: stats.log_end_offset.0,
@@ -243,11 +263,39 @@ impl LoadedJson {
             gap_offsets: stats.gap_offsets,
             by_state: ByState(named(&stats.by_state)),
             pending_completion: stats.by_state.pending_completion(),
-            live_bytes: stats.live_bytes,
+            live_bytes: outcome.live_bytes(),
+            map_bytes: stats.map_bytes,
+            wait_seconds: stats.wait.as_secs_f64(),
             seconds: stats.elapsed.as_secs_f64(),
+            phases: PhasesJson::new(&stats.phases, outcome.decode_time()),
             unknown: stats.unknown.iter().map(UnknownJson::from).collect(),
             tail: stats.tail.as_ref().map(TailJson::from),
             skipped: SkippedJson::from(&stats.skipped),
+        }
+    }
+}
+
+/// Seconds of one partition's load; with several threads on it, `scan` and `index` are their sum.
+#[derive(Debug, Serialize)]
+struct PhasesJson {
+    open: f64,
+    scan: f64,
+    index: f64,
+    finish: f64,
+    publish: f64,
+    /// After publication.
+    decode: f64,
+}
+
+impl PhasesJson {
+    fn new(phases: &Phases, decode: Option<Duration>) -> Self {
+        Self {
+            open: phases.open.as_secs_f64(),
+            scan: phases.scan.as_secs_f64(),
+            index: phases.index.as_secs_f64(),
+            finish: phases.finish.as_secs_f64(),
+            publish: phases.publish.as_secs_f64(),
+            decode: decode.unwrap_or_default().as_secs_f64(),
         }
     }
 }

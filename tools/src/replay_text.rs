@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use redrive::Error;
-use redrive::replay::PartitionOutcome;
+use redrive::replay::{PartitionOutcome, TransactionEntry};
 use redrive::transaction_log::{TransactionState, decode_utf8};
 
 use crate::console::{Paint, Style, shell_word};
@@ -206,16 +206,18 @@ impl Summary<'_> {
 
     fn open(&self, out: &mut dyn Write) -> io::Result<()> {
         let open = self.totals.count(TransactionState::Ongoing.name());
-        // Values were decoded when they were loaded, so none is passed over here.
-        let oldest = self
-            .load
-            .loaded
-            .maps()
-            .flat_map(|map| map.iter())
-            .filter(|entry| entry.state() == TransactionState::Ongoing)
-            .filter_map(|entry| Some((entry.view().ok()?.fields().start_timestamp_ms, entry)))
-            .filter(|(start_ms, _)| *start_ms >= 0)
-            .min_by_key(|(start_ms, entry)| (*start_ms, entry.offset()));
+        let mut oldest: Option<(i64, TransactionEntry)> = None;
+        for entry in self.load.loaded.maps().flat_map(|map| map.in_states(&[TransactionState::Ongoing])) {
+            let entry = entry.map_err(io::Error::other)?;
+            // Every value was looked at when it was loaded, so none is passed over here.
+            let Ok(start_ms) = entry.view().map(|view| view.fields().start_timestamp_ms) else { continue };
+            let age = |start_ms: i64, entry: &TransactionEntry| (start_ms, entry.offset());
+            if start_ms >= 0
+                && oldest.as_ref().is_none_or(|(before, other)| age(start_ms, &entry) < age(*before, other))
+            {
+                oldest = Some((start_ms, entry));
+            }
+        }
         let mut text = if open == 0 { "none".to_owned() } else { format!("Ongoing {}", count(open)) };
         if let Some((start_ms, entry)) = oldest {
             let id = cut(&entry.id(), ID_CHARS_MAX);

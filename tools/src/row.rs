@@ -97,7 +97,7 @@ impl<'a> Row<'a> {
     ///
     /// # Errors
     /// None for an entry of a map: its value was decoded before it went in.
-    pub fn new(partition: i32, entry: &TransactionEntry<'a>) -> Result<Self, ValueFault> {
+    pub fn new(partition: i32, entry: &'a TransactionEntry) -> Result<Self, ValueFault> {
         let view = entry.view()?;
         Ok(Self {
             partition,

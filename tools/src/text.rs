@@ -172,6 +172,27 @@ pub fn utc(ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{milli:03}")
 }
 
+/// Reads a number of bytes, with or without a unit of 1,024: `4096`, `512M`, `8G`.
+///
+/// # Errors
+/// A sentence that says how to write it.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let bad = || format!("{text:?} is no size; write it like 4096, 64K, 512M, 8G or 1T");
+    let (number, shift) = match text
+        .trim()
+        .trim_end_matches(['i', 'B'])
+        .split_at_checked(text.trim().trim_end_matches(['i', 'B']).len().saturating_sub(1))
+    {
+        Some((number, "K" | "k")) => (number, 10),
+        Some((number, "M")) => (number, 20),
+        Some((number, "G")) => (number, 30),
+        Some((number, "T")) => (number, 40),
+        _ => (text.trim(), 0),
+    };
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    number.checked_mul(1 << shift).ok_or_else(bad)
+}
+
 /// Reads a duration as people write it: numbers with the units `ms`, `s`, `m` (or `min`), `h`, `d`, largest first or
 /// not, as in `90s`, `6h` and `1d12h`.
 ///

@@ -319,7 +319,7 @@ impl<'a> BatchFrame<'a> {
     /// CRC-32C of byte 21 to the end of the batch.
     #[inline]
     pub fn computed_crc(&self) -> u32 {
-        crc32c::crc32c(&self.bytes[CRC_START..])
+        crate::machine::crc::crc32c(&self.bytes[CRC_START..])
     }
 
     /// Checks the CRC. Costs one pass over the bytes.

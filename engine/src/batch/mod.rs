@@ -48,3 +48,4 @@ pub use frame::{
 };
 pub use records::{Header, Headers, Record, RecordDamage, RecordFault, Records, RecordsFault};
 pub use sequence::{decrement_sequence, increment_sequence};
+pub(crate) use varint::{read_varint, read_varlong};

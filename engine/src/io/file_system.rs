@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
-use super::{Entry, EntryKind, Region, Storage, StorageFile, mapping};
+use super::{Entry, EntryKind, Region, Storage, StorageFile};
+use crate::machine::mapping;
 
 /// The machine's file system. Holds no descriptors of its own.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,6 +88,6 @@ impl StorageFile for FileSystemFile {
     }
 
     fn map(&self) -> io::Result<Region> {
-        mapping::map(&self.0)
+        Ok(Region::from_owner(mapping::map(&self.0)?))
     }
 }

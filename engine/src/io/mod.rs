@@ -5,7 +5,6 @@
 //! knows nothing of Kafka and returns plain [`std::io::Error`]s: callers add what they were doing.
 
 mod file_system;
-mod mapping;
 mod memory;
 mod region;
 

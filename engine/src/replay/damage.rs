@@ -1,13 +1,12 @@
 //! What is to be made of a damaged place: forgiven, refused with what a broker would do, or skipped.
 
-use super::partition::{Load, Problem};
 use super::report::Tail;
+use super::walk::{Problem, Walk};
 use crate::batch::{FrameFault, HEADER_LEN, LOG_OVERHEAD};
 use crate::error::{BrokerView, Corruption, Error, Reason};
 use crate::io::read_full_at;
 use crate::log::RecoveryPoint;
 use crate::segment::{SegmentReader, Survivor, crc_of_range, find_survivor, search_budget};
-use crate::types::Offset;
 
 /// Why a batch or record cannot be used.
 pub(super) enum Fault {
@@ -125,7 +124,7 @@ struct Whole {
     last_offset: i64,
 }
 
-impl Load<'_, '_> {
+impl Walk<'_> {
     /// The tail, if the log from the problem on is what an append left behind that never finished.
     pub(super) fn forgivable_tail(
         &self,
@@ -140,7 +139,7 @@ impl Load<'_, '_> {
         let recovery = self.snapshot.recovery;
         let is_above_recovery_point = match recovery.recovery_point {
             RecoveryPoint::Absent => true,
-            RecoveryPoint::At(point) => self.expected >= point,
+            RecoveryPoint::At(point) => self.scan.course.expected >= point,
             // That it holds cannot be shown.
             RecoveryPoint::Unreadable => false,
         };
@@ -158,7 +157,7 @@ impl Load<'_, '_> {
             path: reader.path().to_path_buf(),
             position: problem.position,
             bytes: reader.len() - problem.position,
-            offset: self.expected,
+            offset: self.scan.course.expected,
             reason: reason.clone(),
         }))
     }
@@ -246,7 +245,7 @@ impl Load<'_, '_> {
             _ if !has_budget => len,
             // A batch is skipped by its length if that leads to a batch or to the end; else the length may lie.
             Some(end) if end == len || inspection.whole_but_for_magic(reader, end)?.is_some() => {
-                self.stats.skipped.batches += 1;
+                self.scan.stats.skipped.batches += 1;
                 end
             }
             _ => {
@@ -257,21 +256,10 @@ impl Load<'_, '_> {
                 }
             }
         };
-        self.stats.skipped.bytes += behind - problem.position;
-        self.meter.add(behind - problem.position, 0, self.map.len());
-        self.note_place(reader.path(), problem.offset, problem.position, problem.fault.to_string());
+        self.scan.stats.skipped.bytes += behind - problem.position;
+        self.meter.add(behind - problem.position, 0);
+        self.scan.note_place(reader.path(), problem.offset, problem.position, problem.fault.to_string());
         reader.skip_to(behind);
         Ok(())
-    }
-
-    /// Where a lenient walk meets an offset that goes back: whether it could follow what came before the last batch.
-    /// Then that batch's own offset must be the wrong one (it lies outside the CRC), and what follows is as it was.
-    pub(super) fn distrust_last_offset(&mut self, found: Offset) -> bool {
-        let is_plausible = found >= self.expected_before;
-        if is_plausible {
-            self.expected = found;
-            self.batch_end = Some(found);
-        }
-        is_plausible
     }
 }

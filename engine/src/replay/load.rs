@@ -2,25 +2,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::PartitionMap;
+use super::budget::Budget;
+use super::bytes::Worker;
 use super::observer::{Cancel, Observer, Progress, Totals};
-use super::partition::{Context, load};
-use super::report::{IoUsed, Loaded, PartitionOutcome};
+use super::partition::{Context, Run};
+use super::records::{Cursor, LogRecords};
+use super::report::{Decoded, Identity, IoUsed, Loaded, PartitionOutcome};
+use super::scan::Rules;
 use crate::batch::Limits;
 use crate::error::Error;
 use crate::io::{FileSystem, Storage};
-use crate::log::LogSnapshot;
+use crate::log::{Addresses, LogSnapshot};
 use crate::log_dir::{LogDir, Notice, PartitionDir};
-use crate::segment::Access;
+use crate::machine::cpu::CpuKind;
+use crate::map::IdHasher;
 use crate::types::TopicPartition;
 
 /// The topic that coordinators keep their state in (Kafka's Topic.TRANSACTION_STATE_TOPIC_NAME).
 const TRANSACTION_STATE: &str = "__transaction_state";
-/// Bytes a thread reads at once by position; Kafka's `transaction.state.log.load.buffer.size` is 5 MiB.
-const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes that a thread scans before it applies what it found, and reads at once by position; Kafka's
+/// `transaction.state.log.load.buffer.size` is 5 MiB.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Smallest such number: a batch header.
+const CHUNK_BYTES_MIN: usize = 61;
+/// Bytes that are read at once to count live bytes where nothing is mapped.
+const DECODE_BYTES: usize = 1 << 20;
 
 /// How the bytes of segments are to be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +46,18 @@ pub enum IoChoice {
     Pread,
 }
 
+/// Which partitions are loaded first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The largest: threads that are done early help with what is left, which is then little.
+    #[default]
+    LargestFirst,
+    /// The smallest: many partitions can be answered for early.
+    SmallestFirst,
+    /// As [`Replay::partitions`] names them, else by number.
+    AsGiven,
+}
+
 /// A load that is about to begin: where from, what of it, and how.
 ///
 /// ```no_run
@@ -46,6 +69,7 @@ pub enum IoChoice {
 ///     println!("{} is {} since offset {}", entry.id(), entry.state(), entry.offset());
 /// }
 /// for pending in loaded.pending_completion() {
+///     let pending = pending?;
 ///     println!("{} must be completed: {:?}", pending.id(), pending.metadata()?.partitions);
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -56,12 +80,17 @@ pub struct Replay {
     /// Each directory once.
     paths: Vec<PathBuf>,
     topic: String,
-    partitions: Option<BTreeSet<i32>>,
+    /// In the order in which they were asked for.
+    partitions: Option<Vec<i32>>,
     threads: NonZero<usize>,
     io: IoChoice,
+    order: Order,
+    identity: Identity,
+    memory_budget: Option<u64>,
     lenient: bool,
     limits: Limits,
-    buffer_bytes: usize,
+    chunk_bytes: usize,
+    counts_live_bytes: bool,
     progress_interval: Duration,
 }
 
@@ -89,9 +118,13 @@ impl Replay {
             partitions: None,
             threads: thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN),
             io: IoChoice::Auto,
+            order: Order::default(),
+            identity: Identity::default(),
+            memory_budget: None,
             lenient: false,
             limits: Limits::default(),
-            buffer_bytes: BUFFER_BYTES,
+            chunk_bytes: CHUNK_BYTES,
+            counts_live_bytes: true,
             progress_interval: Duration::from_millis(100),
         };
         let mut seen = BTreeSet::new();
@@ -115,11 +148,18 @@ impl Replay {
 
     /// Loads these partitions only, all of which must be there. Default: all that are.
     pub fn partitions(mut self, partitions: impl IntoIterator<Item = i32>) -> Self {
-        self.partitions = Some(partitions.into_iter().collect());
+        let mut given = Vec::new();
+        for partition in partitions {
+            if !given.contains(&partition) {
+                given.push(partition);
+            }
+        }
+        self.partitions = Some(given);
         self
     }
 
-    /// Threads to work with, never more than partitions. Default: the cores that this process may use.
+    /// Threads to work with, each on a partition of its own while there are some, then together on those that are left.
+    /// Default: the cores that this process may use.
     pub fn threads(mut self, threads: NonZero<usize>) -> Self {
         self.threads = threads;
         self
@@ -144,9 +184,36 @@ impl Replay {
         self
     }
 
-    /// Bytes each thread reads at once by position. A larger batch makes its buffer grow. Default 1 MiB.
-    pub fn buffer_bytes(mut self, bytes: usize) -> Self {
-        self.buffer_bytes = bytes;
+    /// Which partitions come first. Default [`Order::LargestFirst`].
+    pub fn order(mut self, order: Order) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// What makes two ids the same. Default [`Identity::Exact`].
+    pub fn identity(mut self, identity: Identity) -> Self {
+        self.identity = identity;
+        self
+    }
+
+    /// Most bytes of memory that the maps of all partitions may take together, growing tables counted twice. A partition
+    /// that would need more is refused with [`Error::Memory`]. Buffers come on top: a few MiB a thread, or one batch,
+    /// decompressed, where that is larger. Default: no limit.
+    pub fn memory_budget(mut self, bytes: Option<u64>) -> Self {
+        self.memory_budget = bytes;
+        self
+    }
+
+    /// Whether [`PartitionOutcome::live_bytes`] is found out, after all maps were published. Default: yes.
+    pub fn counts_live_bytes(mut self, counts: bool) -> Self {
+        self.counts_live_bytes = counts;
+        self
+    }
+
+    /// Bytes that each thread scans before it applies what it found, and reads at once by position; at least 61. A larger
+    /// batch makes its buffer grow. Default 256 KiB.
+    pub fn chunk_bytes(mut self, bytes: usize) -> Self {
+        self.chunk_bytes = bytes.max(CHUNK_BYTES_MIN);
         self
     }
 
@@ -166,8 +233,9 @@ impl Replay {
 
     /// Loads, with an observer and a way to stop.
     ///
-    /// Memory: a copy of each id and its newest value, and per thread one mapping, or one buffer that holds the
-    /// largest batch. Never more descriptors than threads.
+    /// Memory: 11 to 21 bytes an id, and a copy of the id where the log is not mapped; per thread 10 MiB or so, or a
+    /// buffer that holds the largest batch. At most two descriptors a thread, and 256 mappings a partition that is
+    /// being loaded.
     ///
     /// # Errors
     /// [`Error::NoPartitions`], [`Error::HeldByBroker`], [`Error::Threads`], [`Error::Cancelled`]. A partition that
@@ -187,44 +255,60 @@ impl Replay {
         let jobs = self.jobs(&directories)?;
         let is_abandoned = AtomicBool::new(false);
         let totals = Totals::default();
+        let budget = Budget::new(self.memory_budget);
+        let cpu = CpuKind::detect();
+        let hasher = Arc::new(IdHasher::new(self.identity == Identity::Hash, cpu));
+        let rules = Rules { lenient: self.lenient, limits: self.limits.clone(), cpu };
+        let crc = rules.cpu.name();
+        let bytes_total = jobs.iter().filter_map(|job| Some(job.snapshot.as_ref()?.bytes())).sum();
+        // No more than there can be chunks.
+        let chunks = usize::try_from(bytes_total / self.chunk_bytes as u64).unwrap_or(usize::MAX);
+        let threads = self.threads.get().min(chunks.saturating_add(jobs.len()));
         let context = Context {
             storage: &*self.storage,
-            access: match io {
-                IoUsed::Mmap => Access::Mapped,
-                IoUsed::Pread => Access::Positioned { buffer_bytes: self.buffer_bytes },
-            },
-            lenient: self.lenient,
-            limits: self.limits.clone(),
+            is_mapped: io == IoUsed::Mmap,
+            rules,
+            hasher: &hasher,
+            threads,
+            chunk_bytes: self.chunk_bytes,
+            budget: &budget,
             cancel,
             is_abandoned: &is_abandoned,
             totals: &totals,
         };
-        let threads = self.threads.get().min(jobs.len());
+        let pool = Pool {
+            jobs: &jobs,
+            runs: jobs.iter().map(|_| OnceLock::new()).collect(),
+            next: AtomicUsize::new(0),
+            context: &context,
+            storage: &self.storage,
+            hasher: &hasher,
+            started,
+            published: Mutex::new(Vec::new()),
+            next_decoded: AtomicUsize::new(0),
+        };
         let progress = |done: usize| Progress {
             bytes: totals.bytes.load(Ordering::Relaxed),
-            bytes_total: jobs.iter().filter_map(|job| Some(job.snapshot.as_ref()?.bytes())).sum(),
+            bytes_total,
             records: totals.records.load(Ordering::Relaxed),
-            ids: totals.ids.load(Ordering::Relaxed).max(0).unsigned_abs(),
+            ids: pool.ids(),
             partitions: done,
             partitions_total: jobs.len(),
             elapsed: started.elapsed(),
         };
         let mut partitions = Vec::with_capacity(jobs.len());
-        let next_job = AtomicUsize::new(0);
+        let mut elapsed = Duration::ZERO;
         thread::scope(|scope| -> Result<(), Error> {
             // However this ends, also by a panic of the observer: nobody waits for the threads' results then.
             let _abandon = SetOnDrop(&is_abandoned);
             let (outcomes, published) = mpsc::channel();
             for number in 0..threads {
                 let outcomes = outcomes.clone();
-                let (jobs, next_job, context) = (&jobs, &next_job, &context);
+                let pool = &pool;
                 let work = move || {
-                    while let Some(job) = jobs.get(next_job.fetch_add(1, Ordering::Relaxed)) {
-                        let outcome = job.run(context);
-                        if outcomes.send(Arc::new(outcome)).is_err() {
-                            break;
-                        }
-                    }
+                    pool.load(&outcomes);
+                    // The channel closes when the last map is out; live bytes do not keep anybody waiting.
+                    drop(outcomes);
                 };
                 thread::Builder::new()
                     .name(format!("redrive-load-{number}"))
@@ -237,6 +321,7 @@ impl Replay {
                 let wait = self.progress_interval.saturating_sub(reported.elapsed());
                 match published.recv_timeout(wait) {
                     Ok(outcome) => {
+                        elapsed = started.elapsed();
                         if !cancel.is_cancelled() {
                             observer.partition(&outcome);
                         }
@@ -246,14 +331,31 @@ impl Replay {
                         observer.progress(&progress(partitions.len()));
                         reported = Instant::now();
                     }
-                    Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
+                    Err(mpsc::RecvTimeoutError::Disconnected) => break,
                 }
             }
+            Ok(())
         })?;
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }
         observer.progress(&progress(partitions.len()));
+        if self.counts_live_bytes {
+            thread::scope(|scope| -> Result<(), Error> {
+                let _abandon = SetOnDrop(&is_abandoned);
+                for number in 0..threads.min(partitions.len()) {
+                    thread::Builder::new()
+                        .name(format!("redrive-decode-{number}"))
+                        .spawn_scoped(scope, || pool.decode())
+                        .map_err(|source| Error::Threads { threads, source })?;
+                }
+                Ok(())
+            })?;
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+        }
+        drop(pool);
         partitions.sort_by(|a, b| a.topic_partition.cmp(&b.topic_partition));
         Ok(Loaded {
             topic: self.topic.clone(),
@@ -261,9 +363,13 @@ impl Replay {
             notices: directories.iter().flat_map(LogDir::notices).cloned().collect(),
             threads,
             io,
+            identity: self.identity,
+            crc,
+            peak_map_bytes: budget.peak(),
             is_moving: held.is_some() || self.directories()?.iter().any(LogDir::is_held),
             lenient: self.lenient,
-            elapsed: started.elapsed(),
+            elapsed,
+            decoding: started.elapsed().saturating_sub(elapsed),
         })
     }
 
@@ -275,7 +381,7 @@ impl Replay {
         self.paths.iter().map(|path| LogDir::open(self.storage.clone(), path)).collect()
     }
 
-    /// What is to be loaded, largest first, so that no thread is left alone with the largest at the end.
+    /// What is to be loaded, in the order in which it is.
     fn jobs(&self, directories: &[LogDir]) -> Result<Vec<Job>, Error> {
         let mut found: BTreeMap<&TopicPartition, Vec<(&LogDir, &PartitionDir)>> = BTreeMap::new();
         for directory in directories {
@@ -291,8 +397,9 @@ impl Replay {
             }
         }
         let is_there = |number: &i32| found.keys().any(|partition| partition.partition == *number);
-        let missing: Vec<i32> =
+        let mut missing: Vec<i32> =
             self.partitions.iter().flatten().filter(|number| !is_there(number)).copied().collect();
+        missing.sort_unstable();
         if found.is_empty() || !missing.is_empty() {
             return Err(Error::NoPartitions {
                 topic: self.topic.clone(),
@@ -301,7 +408,14 @@ impl Replay {
             });
         }
         let mut jobs: Vec<Job> = found.into_values().map(|places| Job::new(&places)).collect();
-        jobs.sort_by_key(|job| std::cmp::Reverse(job.snapshot.as_ref().map_or(0, LogSnapshot::bytes)));
+        let bytes = |job: &Job| job.snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes());
+        match (self.order, &self.partitions) {
+            (Order::LargestFirst, _) => jobs.sort_by_key(|job| std::cmp::Reverse(bytes(job))),
+            (Order::SmallestFirst, _) => jobs.sort_by_key(bytes),
+            (Order::AsGiven, Some(given)) => jobs
+                .sort_by_key(|job| given.iter().position(|number| *number == job.topic_partition.partition)),
+            (Order::AsGiven, None) => {}
+        }
         Ok(jobs)
     }
 }
@@ -321,50 +435,189 @@ struct Job {
     directory: PathBuf,
     notices: Vec<Notice>,
     /// The segments, unless the partition is refused before any of them is looked at.
-    snapshot: Option<LogSnapshot>,
-    refusal: std::sync::Mutex<Option<Error>>,
+    snapshot: Option<Arc<LogSnapshot>>,
+    addresses: Addresses,
+    /// Taken out when it is told.
+    refusal: Mutex<Option<Error>>,
+    /// Time that the look at the folder took.
+    open: Duration,
 }
 
 impl Job {
     fn new(places: &[(&LogDir, &PartitionDir)]) -> Self {
+        let begun = Instant::now();
         let (directory, partition) = places[0];
-        let (snapshot, notices, refusal) = match (places.get(1), directory.snapshot(partition)) {
-            (Some((_, second)), _) => {
-                let error = Error::DuplicatePartition {
-                    partition: partition.topic_partition.clone(),
-                    first: partition.path.clone(),
-                    second: second.path.clone(),
-                };
-                (None, Vec::new(), Some(error))
-            }
-            (None, Ok((snapshot, notices))) => (Some(snapshot), notices, None),
-            (None, Err(error)) => (None, Vec::new(), Some(error)),
+        let listed = match places.get(1) {
+            Some((_, second)) => Err(Error::DuplicatePartition {
+                partition: partition.topic_partition.clone(),
+                first: partition.path.clone(),
+                second: second.path.clone(),
+            }),
+            None => directory.snapshot(partition),
+        };
+        let addressed = listed.and_then(|(snapshot, notices)| {
+            let addresses = Addresses::of(&snapshot)?;
+            Ok((Arc::new(snapshot), addresses, notices))
+        });
+        let (snapshot, addresses, notices, refusal) = match addressed {
+            Ok((snapshot, addresses, notices)) => (Some(snapshot), addresses, notices, None),
+            Err(error) => (None, Addresses::default(), Vec::new(), Some(error)),
         };
         Self {
             topic_partition: partition.topic_partition.clone(),
             directory: partition.path.clone(),
             notices,
             snapshot,
-            refusal: std::sync::Mutex::new(refusal),
+            addresses,
+            refusal: Mutex::new(refusal),
+            open: begun.elapsed(),
         }
     }
 
-    fn run(&self, context: &Context<'_>) -> PartitionOutcome {
-        let result = match &self.snapshot {
-            Some(snapshot) => load(snapshot, context),
-            // Errors cannot be cloned; a job runs once.
-            None => Err(self
-                .refusal
-                .lock()
-                .ok()
-                .and_then(|mut refusal| refusal.take())
-                .unwrap_or(Error::Cancelled)),
-        };
-        PartitionOutcome {
+    fn outcome(&self, result: Result<(PartitionMap, super::PartitionStats), Error>) -> Arc<PartitionOutcome> {
+        Arc::new(PartitionOutcome {
             topic_partition: self.topic_partition.clone(),
             directory: self.directory.clone(),
             notices: self.notices.clone(),
             result,
+            decoded: OnceLock::new(),
+        })
+    }
+}
+
+type Outcomes = mpsc::Sender<Arc<PartitionOutcome>>;
+
+/// The work of a load, from which its threads help themselves.
+struct Pool<'a> {
+    jobs: &'a [Job],
+    /// Partitions that were taken up, with the time that was.
+    runs: Vec<OnceLock<Option<(Run<'a>, Instant)>>>,
+    next: AtomicUsize,
+    context: &'a Context<'a>,
+    storage: &'a Arc<dyn Storage>,
+    hasher: &'a Arc<IdHasher>,
+    started: Instant,
+    /// Outcomes with a map, and the numbers of their jobs.
+    published: Mutex<Vec<(usize, Arc<PartitionOutcome>)>>,
+    next_decoded: AtomicUsize,
+}
+
+impl<'a> Pool<'a> {
+    /// One thread's part: partitions that nobody has taken up, then those that others are at.
+    fn load(&self, outcomes: &Outcomes) {
+        let mut worker = Worker::new(self.context);
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = self.jobs.get(number) else { break };
+            self.take_up(job, number, &mut worker, outcomes);
         }
+        // The one that was taken up last has most left.
+        for (number, job) in self.jobs.iter().enumerate().rev() {
+            // Whoever took it up may still be opening it.
+            if let Some((run, begun)) = self.opened(job, number, outcomes)
+                && run.has_chunks()
+                && run.work(&mut worker)
+            {
+                self.publish(job, run, *begun, outcomes);
+            }
+        }
+    }
+
+    fn take_up(&self, job: &'a Job, number: usize, worker: &mut Worker<'_>, outcomes: &Outcomes) {
+        if let Some((run, begun)) = self.opened(job, number, outcomes)
+            && run.work(worker)
+        {
+            self.publish(job, run, *begun, outcomes);
+        }
+    }
+
+    /// A partition that is ready to be worked on; one that is not is refused by whoever opens it.
+    fn opened(&self, job: &'a Job, number: usize, outcomes: &Outcomes) -> Option<&(Run<'a>, Instant)> {
+        let open = || {
+            let begun = Instant::now();
+            let run = match &job.snapshot {
+                Some(_) if self.context.is_stopped() => Err(Error::Cancelled),
+                Some(snapshot) => Run::new(snapshot, self.context, &job.addresses),
+                None => {
+                    let refusal = job.refusal.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    Err(refusal.unwrap_or(Error::Cancelled))
+                }
+            };
+            run.map(|run| (run, begun))
+                .map_err(|error| {
+                    // Nobody may be waiting any more.
+                    let _ = outcomes.send(job.outcome(Err(error)));
+                })
+                .ok()
+        };
+        self.runs[number].get_or_init(open).as_ref()
+    }
+
+    /// Makes the map of a partition whose last chunk is done, and hands it out.
+    fn publish(&self, job: &Job, run: &Run<'_>, begun: Instant, outcomes: &Outcomes) {
+        let finishing = Instant::now();
+        let finished = run.finish();
+        let publishing = Instant::now();
+        let result = finished.map(|finished| {
+            let records = LogRecords {
+                storage: self.storage.clone(),
+                snapshot: run.snapshot().clone(),
+                addresses: job.addresses.clone(),
+                limits: self.context.rules.limits.clone(),
+            };
+            let map = PartitionMap::new(finished.index, finished.side, self.hasher.clone(), records);
+            let mut stats = finished.stats;
+            stats.by_state = map.by_state();
+            stats.map_bytes = map.bytes() as u64;
+            stats.wait = begun.saturating_duration_since(self.started);
+            stats.elapsed = begun.elapsed();
+            stats.phases.open += job.open;
+            stats.phases.finish = publishing - finishing;
+            stats.phases.publish = publishing.elapsed();
+            (map, stats)
+        });
+        let outcome = job.outcome(result);
+        if let Some(map) = outcome.map() {
+            run.published(map.len());
+            let number = self.jobs.iter().position(|other| std::ptr::eq(other, job)).unwrap_or(0);
+            self.published.lock().unwrap_or_else(PoisonError::into_inner).push((number, outcome.clone()));
+        } else {
+            run.refused();
+        }
+        let _ = outcomes.send(outcome);
+    }
+
+    /// One thread's part of counting live bytes.
+    fn decode(&self) {
+        loop {
+            let number = self.next_decoded.fetch_add(1, Ordering::Relaxed);
+            let taken = {
+                let published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+                published.get(number).cloned()
+            };
+            let Some((number, outcome)) = taken else { break };
+            let (Some(map), Some(Some((run, _)))) = (outcome.map(), self.runs[number].get()) else {
+                continue;
+            };
+            let begun = Instant::now();
+            let mut cursor = Cursor::new(DECODE_BYTES);
+            let mut seen = 0u64;
+            let live_bytes = map.live_bytes(|address| {
+                seen += 1;
+                if seen.is_multiple_of(4096) && self.context.is_stopped() {
+                    return Err(Error::Cancelled);
+                }
+                match run.mappings().batch_size(address) {
+                    Some(size) => Ok(size),
+                    None => map.records().batch_size(&mut cursor, address),
+                }
+            });
+            let _ = outcome.decoded.set(Decoded { live_bytes, elapsed: begun.elapsed() });
+        }
+    }
+
+    /// Ids of all maps so far.
+    fn ids(&self) -> u64 {
+        self.runs.iter().filter_map(|run| Some(run.get()?.as_ref()?.0.ids() as u64)).sum()
     }
 }

@@ -12,19 +12,26 @@
 //! Differences from Kafka's TransactionStateManager.loadTransactionMetadata, all on purpose: CRCs are checked,
 //! control batches are skipped, a failed scan is never served, several threads work.
 
+mod budget;
+mod bytes;
 mod damage;
 mod load;
 mod map;
 mod observer;
 mod partition;
+mod records;
 mod report;
+mod scan;
 #[cfg(test)]
 mod tests;
+mod usual;
+mod walk;
 
-pub use load::{IoChoice, Replay, replay};
+pub use crate::machine::memory::memory_limit;
+pub use load::{IoChoice, Order, Replay, replay};
 pub use map::{PartitionMap, TransactionEntry};
 pub use observer::{Cancel, Observer, Progress};
 pub use report::{
-    IoUsed, Loaded, PartitionOutcome, PartitionStats, Skipped, SkippedPlace, StateCounts, Tail, UnknownKind,
-    UnknownRecord,
+    Identity, IoUsed, Loaded, PartitionOutcome, PartitionStats, Phases, Skipped, SkippedPlace, StateCounts,
+    Tail, UnknownKind, UnknownRecord,
 };

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::PartitionOutcome;
@@ -51,7 +51,7 @@ impl Cancel {
     }
 
     /// Lets the load end with [`Error::Cancelled`](crate::Error::Cancelled) as soon as its threads look, which they do
-    /// after every batch and inside a search for batches behind damage.
+    /// after every chunk, by default a mebibyte, and inside a search for batches behind damage.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -72,48 +72,49 @@ impl Cancel {
 pub(super) struct Totals {
     pub(super) bytes: AtomicU64,
     pub(super) records: AtomicU64,
-    pub(super) ids: AtomicI64,
 }
 
-/// One partition's share of [`Totals`], handed over now and then so that threads do not fight for the same cache line.
+impl Totals {
+    pub(super) fn add(&self, bytes: u64, records: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.records.fetch_add(records, Ordering::Relaxed);
+    }
+}
+
+/// What one thread has not told of yet: told now and then, so that threads do not fight for the same cache line.
 #[derive(Debug)]
 pub(super) struct Meter<'a> {
     totals: &'a Totals,
-    /// Not handed over yet.
+    /// The partition's own count of bytes.
+    walked: &'a AtomicU64,
     bytes: u64,
     records: u64,
-    /// Handed over.
-    bytes_before: u64,
-    ids_before: usize,
 }
 
 const HAND_OVER_BYTES: u64 = 256 << 10;
 
 impl<'a> Meter<'a> {
-    pub(super) fn new(totals: &'a Totals) -> Self {
-        Self { totals, bytes: 0, records: 0, bytes_before: 0, ids_before: 0 }
+    pub(super) fn new(totals: &'a Totals, walked: &'a AtomicU64) -> Self {
+        Self { totals, walked, bytes: 0, records: 0 }
     }
 
-    pub(super) fn add(&mut self, bytes: u64, records: u64, ids_now: usize) {
+    pub(super) fn add(&mut self, bytes: u64, records: u64) {
         self.bytes += bytes;
         self.records += records;
         if self.bytes >= HAND_OVER_BYTES {
-            self.hand_over(ids_now);
+            self.hand_over();
         }
     }
 
-    fn hand_over(&mut self, ids_now: usize) {
-        self.totals.bytes.fetch_add(self.bytes, Ordering::Relaxed);
-        self.totals.records.fetch_add(self.records, Ordering::Relaxed);
-        self.totals.ids.fetch_add(ids_now as i64 - self.ids_before as i64, Ordering::Relaxed);
-        self.bytes_before += self.bytes;
-        (self.bytes, self.records, self.ids_before) = (0, 0, ids_now);
+    fn hand_over(&mut self) {
+        self.walked.fetch_add(self.bytes, Ordering::Relaxed);
+        self.totals.add(self.bytes, self.records);
+        (self.bytes, self.records) = (0, 0);
     }
+}
 
-    /// The partition is done: all its bytes count as walked, and these ids are what came of it.
-    pub(super) fn finish(mut self, bytes_in_all: u64, ids: usize) {
-        self.hand_over(ids);
-        // A partition that was read twice has handed over more; wrapping sums come out right.
-        self.totals.bytes.fetch_add(bytes_in_all.wrapping_sub(self.bytes_before), Ordering::Relaxed);
+impl Drop for Meter<'_> {
+    fn drop(&mut self) {
+        self.hand_over();
     }
 }

@@ -1,27 +1,52 @@
-//! One partition, batch by batch.
+//! One partition, by any number of threads.
+//!
+//! A segment is cut into chunks at entries of its offset index, which are hints and no more: a chunk may be scanned
+//! early, but its records enter the map only when the chunks before it have been walked and end exactly where it
+//! begins. If they end elsewhere, it is scanned again from there. Segments begin at byte 0, which needs no proof, so
+//! they may be applied in any order: what is newest is a matter of addresses.
+//!
+//! Nothing is decided here about damage. The first problem of the log, in the order of the log, stops the fast way;
+//! [`Walk`] goes on from there, batch by batch, and knows what is to be made of it.
 
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
-use super::PartitionMap;
-use super::damage::{Fault, Inspection};
+use super::budget::{Budget, Charge};
+use super::bytes::{Mappings, Source, Window, Worker};
 use super::observer::{Cancel, Meter, Totals};
-use super::report::{PartitionStats, Skipped, SkippedPlace, UnknownKind, UnknownRecord};
-use crate::batch::{Batch, BatchFrame, Decompressor, HEADER_LEN, Limits, Record};
+use super::report::{PartitionStats, Phases, SkippedPlace};
+use super::scan::{Course, Ground, Rules, Scan, Stop};
+use super::walk::Walk;
 use crate::error::{BrokerView, Corruption, Error, Reason};
-use crate::io::Storage;
-use crate::log::LogSnapshot;
-use crate::segment::{Access, Frame, FrameAt, Next, SegmentReader};
-use crate::transaction_log::{Key, Value};
+use crate::io::{Storage, read_small};
+use crate::log::{Addresses, LogSnapshot, SegmentInfo};
+use crate::map::{Extent, Form, IdHasher, Index, Side, With};
+use crate::segment::index::OffsetIndex;
 use crate::types::Offset;
 
+/// Most segments of a partition that are mapped at once so that keys can be compared where they lie.
+pub(super) const MAPPED_SEGMENTS_MAX: usize = 256;
+/// Bytes of a log for which the table has room for one id at first.
+const BYTES_PER_ROOM: u64 = 8 << 10;
+/// Largest offset index that is read for hints; Kafka's default size is 10 MiB.
+const INDEX_BYTES_MAX: usize = 64 << 20;
+/// Records that are looked at together when a table is said to be full.
+const GROUP: usize = 64;
+
 /// What all partitions of a load share.
+#[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) storage: &'a dyn Storage,
-    pub(super) access: Access,
-    pub(super) lenient: bool,
-    pub(super) limits: Limits,
+    /// Whether segments are mapped; else they are read by position.
+    pub(super) is_mapped: bool,
+    pub(super) rules: Rules,
+    pub(super) hasher: &'a IdHasher,
+    /// Threads that may work on one partition.
+    pub(super) threads: usize,
+    /// Bytes that are scanned before they are applied.
+    pub(super) chunk_bytes: usize,
+    pub(super) budget: &'a Budget,
     pub(super) cancel: &'a Cancel,
     /// Set when nobody waits for the result any more.
     pub(super) is_abandoned: &'a AtomicBool,
@@ -34,29 +59,367 @@ impl Context<'_> {
     }
 }
 
-/// Loads one partition, complete or not at all.
-pub(super) fn load(
-    snapshot: &LogSnapshot,
-    context: &Context<'_>,
-) -> Result<(PartitionMap, PartitionStats), Error> {
-    let started = Instant::now();
-    let mut meter = Meter::new(context.totals);
-    let mut result = read(snapshot, context, &mut meter, snapshot.log_start_offset());
-    if let (Ok((_, stats)), Some(start), Some(last)) =
-        (&result, snapshot.log_start_checkpoint, snapshot.segments.last())
-        && start > stats.log_end_offset
-    {
-        let reason = Reason::EndsBelowStart { end: stats.log_end_offset, start };
-        let (path, offset, position) = (last.path.clone(), stats.log_end_offset, last.len);
-        result = if context.lenient {
-            // The checkpoint is what is skipped: read again as if it did not name the partition.
-            let first = snapshot.segments[0].base_offset;
-            read(snapshot, context, &mut meter, first).map(|(map, mut stats)| {
-                let place = SkippedPlace { path, offset, position, reason: reason.to_string() };
-                stats.skipped.places.push(place);
-                (map, stats)
-            })
+/// A partition while it is loaded.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    snapshot: &'a Arc<LogSnapshot>,
+    context: &'a Context<'a>,
+    addresses: &'a Addresses,
+    mappings: Mappings<'a>,
+    /// Taken out at the end.
+    index: RwLock<Option<Index>>,
+    side: Side,
+    charge: Charge<'a>,
+    log_start: Offset,
+    /// Workers that are on it: while there is one, it need not share.
+    workers: AtomicUsize,
+    ids: AtomicUsize,
+    /// Bytes that progress has been told of.
+    walked: AtomicU64,
+    /// Ids after so many bytes.
+    course_of_ids: Mutex<Vec<(u64, usize)>>,
+    state: Mutex<State>,
+    /// Told when a segment gets further.
+    turn: Condvar,
+    open: Duration,
+    scan_nanos: AtomicU64,
+    index_nanos: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    chunks: Vec<Chunk>,
+    next: usize,
+    done: usize,
+    segments: Vec<Segment>,
+    /// The first segment with a problem: those behind it need not be read.
+    last_needed: usize,
+}
+
+/// A part of a segment that one worker takes.
+#[derive(Clone, Copy, Debug)]
+struct Chunk {
+    segment: usize,
+    /// Number in its segment.
+    number: usize,
+    from: u64,
+    until: u64,
+}
+
+/// How far a segment has been applied.
+#[derive(Debug)]
+struct Segment {
+    /// The chunk whose turn it is.
+    turn: usize,
+    /// Where the applied batches end.
+    proven: u64,
+    course: Course,
+    stats: PartitionStats,
+    end: End,
+}
+
+#[derive(Debug)]
+enum End {
+    /// More is to come, or all went well.
+    Open,
+    /// A batch cannot be used.
+    Problem,
+    Failed(Error),
+}
+
+impl State {
+    /// Whether nothing more is to be applied to a segment.
+    fn is_over(&self, segment: usize) -> bool {
+        segment > self.last_needed || !matches!(self.segments[segment].end, End::Open)
+    }
+
+    fn close(&mut self, segment: usize, end: End) {
+        if matches!(self.segments[segment].end, End::Open) {
+            self.segments[segment].end = end;
+        }
+        self.last_needed = self.last_needed.min(segment);
+    }
+}
+
+/// What a loaded partition consists of.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) index: Index,
+    pub(super) side: Side,
+    pub(super) stats: PartitionStats,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(
+        snapshot: &'a Arc<LogSnapshot>,
+        context: &'a Context<'a>,
+        addresses: &'a Addresses,
+    ) -> Result<Self, Error> {
+        let begun = Instant::now();
+        let form = form(snapshot, context);
+        let charge = Charge::new(context.budget, &snapshot.topic_partition);
+        let index = charge.renew(form, room(snapshot))?;
+        let log_start = snapshot.log_start_offset();
+        let mut state = State { last_needed: snapshot.segments.len(), ..State::default() };
+        for (number, segment) in snapshot.segments.iter().enumerate() {
+            let (stats, course) = (PartitionStats::default(), Course::from(segment.base_offset));
+            state.segments.push(Segment { turn: 0, proven: 0, course, stats, end: End::Open });
+            if !is_below(snapshot, number, log_start) {
+                let borders = borders(segment, context);
+                let untils = borders.iter().copied().skip(1).chain([segment.len]);
+                state.chunks.extend(
+                    borders.iter().zip(untils).enumerate().map(|(chunk, (&from, until))| Chunk {
+                        segment: number,
+                        number: chunk,
+                        from,
+                        until,
+                    }),
+                );
+            }
+        }
+        Ok(Self {
+            snapshot,
+            context,
+            addresses,
+            mappings: Mappings::new(context.storage, snapshot, addresses, form == Form::InLog),
+            index: RwLock::new(Some(index)),
+            side: Side::default(),
+            charge,
+            log_start,
+            workers: AtomicUsize::new(0),
+            ids: AtomicUsize::new(0),
+            walked: AtomicU64::new(0),
+            course_of_ids: Mutex::default(),
+            state: Mutex::new(state),
+            turn: Condvar::new(),
+            open: begun.elapsed(),
+            scan_nanos: AtomicU64::new(0),
+            index_nanos: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether there is something left that another worker could do.
+    pub(super) fn has_chunks(&self) -> bool {
+        let state = self.state();
+        state.next < state.chunks.len()
+    }
+
+    /// Ids so far.
+    pub(super) fn ids(&self) -> usize {
+        self.ids.load(Ordering::Relaxed)
+    }
+
+    /// The map is out, with so many ids.
+    pub(super) fn published(&self, ids: usize) {
+        self.ids.store(ids, Ordering::Relaxed);
+    }
+
+    /// There is no map: what was held for it is free.
+    pub(super) fn refused(&self) {
+        self.ids.store(0, Ordering::Relaxed);
+        self.charge.release();
+    }
+
+    /// The segments.
+    pub(super) fn snapshot(&self) -> &'a Arc<LogSnapshot> {
+        self.snapshot
+    }
+
+    /// The mapped log.
+    pub(super) fn mappings(&self) -> &Mappings<'a> {
+        &self.mappings
+    }
+
+    /// Takes chunks until none is left; true if this worker did the last of them and is to [`finish`](Self::finish).
+    pub(super) fn work(&self, worker: &mut Worker<'_>) -> bool {
+        self.workers.fetch_add(1, Ordering::AcqRel);
+        let mut is_last = {
+            // A partition without chunks is finished by whoever comes first.
+            let mut state = self.state();
+            let is_empty = state.chunks.is_empty() && state.done == 0;
+            state.done += usize::from(is_empty);
+            is_empty
+        };
+        while let Some(chunk) = self.take() {
+            let result = self.chunk(chunk, worker);
+            let mut state = self.state();
+            if let Err(error) = result {
+                // What is wrong with the batches before it comes first.
+                state = self.await_turn(state, chunk);
+                state.close(chunk.segment, End::Failed(error));
+            }
+            let turn = &mut state.segments[chunk.segment].turn;
+            *turn = (*turn).max(chunk.number + 1);
+            state.done += 1;
+            is_last |= state.done == state.chunks.len();
+            drop(state);
+            self.turn.notify_all();
+        }
+        worker.leave();
+        self.workers.fetch_sub(1, Ordering::AcqRel);
+        is_last
+    }
+
+    fn take(&self) -> Option<Chunk> {
+        let mut state = self.state();
+        let chunk = state.chunks.get(state.next).copied();
+        state.next += usize::from(chunk.is_some());
+        chunk
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the chunks before this one are applied. They were taken before, by workers that wait for none
+    /// behind them.
+    fn await_turn<'g>(&'g self, mut state: MutexGuard<'g, State>, chunk: Chunk) -> MutexGuard<'g, State> {
+        while state.segments[chunk.segment].turn < chunk.number && !state.is_over(chunk.segment) {
+            state = self.turn.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+
+    /// Scans one chunk and applies it.
+    fn chunk(&self, chunk: Chunk, worker: &mut Worker<'_>) -> Result<(), Error> {
+        if self.state().is_over(chunk.segment) {
+            return Ok(());
+        }
+        let ground = self.ground(chunk.segment);
+        let mut source = Source::open(self.context, &self.mappings, self.snapshot, chunk.segment)?;
+        let mut from = chunk.from;
+        // Byte 0 of a segment is where a batch begins. Any other border is to be shown first.
+        let mut is_proven = chunk.number == 0;
+        worker.scan.course = Course::from(ground.base_offset);
+        while from < chunk.until || !is_proven {
+            if self.context.is_stopped() {
+                return Err(Error::Cancelled);
+            }
+            let begun = Instant::now();
+            let (window, end, stop) = source.scan(&ground, worker, from, chunk.until)?;
+            add_nanos(&self.scan_nanos, begun);
+
+            let mut state = self.await_turn(self.state(), chunk);
+            if state.is_over(chunk.segment) {
+                return Ok(());
+            }
+            let segment = &mut state.segments[chunk.segment];
+            if !is_proven && segment.proven != from {
+                // The index lied, or a batch goes over the border: again, from where the batches before it end.
+                (from, worker.scan.course) = (segment.proven, segment.course);
+                is_proven = true;
+                continue;
+            }
+            if is_proven {
+                segment.course = worker.scan.course;
+            } else if !segment.course.join(&worker.scan.course, &mut segment.stats) {
+                state.close(chunk.segment, End::Problem);
+                return Ok(());
+            }
+            is_proven = true;
+            worker.scan.course = segment.course;
+            segment.stats.add(&worker.scan.stats);
+            segment.proven = end;
+            if stop == Stop::Problem {
+                state.close(chunk.segment, End::Problem);
+            }
+            drop(state);
+
+            let begun = Instant::now();
+            self.apply(worker, &window)?;
+            add_nanos(&self.index_nanos, begun);
+            let walked = self.walked.fetch_add(end - from, Ordering::Relaxed) + end - from;
+            self.course_of_ids().push((walked, self.ids()));
+            self.context.totals.add(end - from, worker.scan.stats.records);
+            if stop == Stop::Problem {
+                return Ok(());
+            }
+            from = end;
+        }
+        if chunk.until == ground.len { source.check_not_shrunk() } else { Ok(()) }
+    }
+
+    fn ground(&self, number: usize) -> Ground<'a> {
+        ground(self.snapshot, self.addresses, number, self.log_start)
+    }
+
+    /// Applies what a scan found. The table grows as it must.
+    fn apply(&self, worker: &mut Worker<'_>, window: &Window) -> Result<(), Error> {
+        let Worker { scan, piece, extent } = worker;
+        scan.settle_side(&self.side);
+        let ids = scan.ids(window.bytes(piece));
+        let mut left = &scan.candidates[..];
+        let cpu = self.context.rules.cpu;
+        while !left.is_empty() {
+            let with = With { cpu, ids, keys: &self.mappings, side: &self.side, extent };
+            let applied = if self.workers.load(Ordering::Acquire) == 1 {
+                let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+                let Some(index) = &mut *index else { return Ok(()) };
+                index.apply_alone(left, with)
+            } else {
+                let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+                let Some(index) = &*index else { return Ok(()) };
+                index.apply_shared(left, with)
+            };
+            let applied = applied.map_err(|source| self.charge.refused_by_system(self.ids(), &source))?;
+            left = &left[applied..];
+            if !left.is_empty() {
+                let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+                let Some(index) = &mut *index else { return Ok(()) };
+                // Another thread may have been here before.
+                if index.is_full(index.len() + left.len().min(GROUP)) || applied == 0 {
+                    self.charge.grow(index, self.expected(index.len()))?;
+                }
+            }
+        }
+        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(index) = index.as_ref() else { return Ok(()) };
+        self.ids.store(index.len(), Ordering::Relaxed);
+        self.charge.set(index, &self.side)
+    }
+
+    /// Ids that there will probably be in the end, from how their number grew over the part of the log that was walked.
+    fn expected(&self, ids: usize) -> usize {
+        let walked = self.walked.load(Ordering::Relaxed);
+        let half = self.course_of_ids().iter().rfind(|(at, _)| *at <= walked / 2).copied();
+        let Some((half_at, half_ids)) = half.filter(|(at, _)| *at > 0) else { return 0 };
+        // The second half brought fewer new ids than the first where many come again. That goes on.
+        let (first, second) = (half_ids as f64, ids.saturating_sub(half_ids) as f64);
+        let decline = (second / first.max(1.0)).min(1.0);
+        let stretches =
+            self.snapshot.bytes().saturating_sub(walked) as f64 / (walked - half_at).max(1) as f64;
+        let more = if decline < 0.99 {
+            second * decline * (1.0 - decline.powf(stretches)) / (1.0 - decline)
         } else {
+            second * stretches
+        };
+        ids.saturating_add(more as usize)
+    }
+
+    fn course_of_ids(&self) -> MutexGuard<'_, Vec<(u64, usize)>> {
+        self.course_of_ids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts the segments together. To be called once, when all chunks are done.
+    ///
+    /// # Errors
+    /// Why the partition is refused.
+    pub(super) fn finish(&self) -> Result<Finished, Error> {
+        let Self { snapshot, context, .. } = *self;
+        let result = self.join_segments().and_then(|walk| {
+            let end = walk.scan.course.expected;
+            let below = snapshot.log_start_checkpoint.filter(|start| *start > end);
+            let (Some(start), Some(last)) = (below, snapshot.segments.last()) else { return Ok(walk) };
+            let reason = Reason::EndsBelowStart { end, start };
+            let (path, offset, position) = (last.path.clone(), end, last.len);
+            if context.rules.lenient {
+                // The checkpoint is what is skipped: read again as if it did not name the partition.
+                drop(walk);
+                let mut walk = self.walk_all(snapshot.segments[0].base_offset)?;
+                let place = SkippedPlace { path, offset, position, reason: reason.to_string() };
+                walk.scan.stats.skipped.places.push(place);
+                return Ok(walk);
+            }
             Err(Error::Corrupt(Box::new(Corruption {
                 path,
                 offset,
@@ -65,324 +428,151 @@ pub(super) fn load(
                 transactional_id: None,
                 broker: BrokerView::DropsLog,
             })))
+        });
+        // Skipped or not read at all: it is done with.
+        context.totals.add(snapshot.bytes().saturating_sub(self.walked.load(Ordering::Relaxed)), 0);
+        let mut walk = result?;
+        let log_end_offset = walk.scan.course.expected;
+        let mut stats = std::mem::take(&mut walk.scan.stats);
+        stats.log_start_offset = walk.log_start;
+        stats.log_end_offset = log_end_offset;
+        stats.segments = snapshot.segments.len();
+        stats.phases = Phases {
+            open: self.open,
+            scan: Duration::from_nanos(self.scan_nanos.load(Ordering::Relaxed)),
+            index: Duration::from_nanos(self.index_nanos.load(Ordering::Relaxed)),
+            ..Phases::default()
         };
+        let Walk { index, side, .. } = walk;
+        Ok(Finished { index, side, stats })
     }
-    meter.finish(snapshot.bytes(), result.as_ref().map_or(0, |(map, _)| map.len()));
-    let (map, mut stats) = result?;
-    stats.elapsed = started.elapsed();
-    Ok((map, stats))
+
+    /// The fast way's result, or what the slow way makes of the first problem.
+    fn join_segments(&self) -> Result<Walk<'_>, Error> {
+        let segments = std::mem::take(&mut self.state().segments);
+        let index = self.index.write().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(index) = index else { return Err(Error::Cancelled) };
+        let mut walk = self.walk(index, self.side.take(), self.log_start);
+        for (number, segment) in segments.into_iter().enumerate() {
+            let info = &self.snapshot.segments[number];
+            if is_below(self.snapshot, number, self.log_start) {
+                walk.scan.course.expected = self.snapshot.segments[number + 1].base_offset;
+                continue;
+            }
+            // Cancelled ones among them: whatever failed first in the log counts.
+            if let End::Failed(error) = segment.end {
+                return Err(error);
+            }
+            let is_behind = info.base_offset >= walk.scan.course.expected;
+            if is_behind && matches!(segment.end, End::Open) {
+                walk.scan.course.expected = info.base_offset;
+                walk.join(&segment.course, &segment.stats);
+                walk.scan.stats.bytes += info.len;
+                continue;
+            }
+            if self.context.rules.lenient {
+                // What may be skipped depends on all that came before: the slow way, from the beginning.
+                drop(walk);
+                return self.walk_all(self.log_start);
+            }
+            let mut position = 0;
+            if is_behind {
+                walk.scan.course.expected = info.base_offset;
+                walk.join(&segment.course, &segment.stats);
+                position = segment.proven;
+            }
+            walk.segment(number, position)?;
+        }
+        walk.apply()?;
+        Ok(walk)
+    }
+
+    /// The whole partition the slow way, batch by batch.
+    fn walk_all(&self, log_start: Offset) -> Result<Walk<'_>, Error> {
+        let index = self.charge.renew(form(self.snapshot, self.context), room(self.snapshot))?;
+        let mut walk = self.walk(index, Side::default(), log_start);
+        for number in 0..self.snapshot.segments.len() {
+            if is_below(self.snapshot, number, log_start) {
+                walk.scan.course.expected = self.snapshot.segments[number + 1].base_offset;
+            } else {
+                walk.segment(number, 0)?;
+            }
+        }
+        walk.apply()?;
+        Ok(walk)
+    }
+
+    fn walk(&self, index: Index, side: Side, log_start: Offset) -> Walk<'_> {
+        let first = self.snapshot.segments.first().map_or(log_start, |segment| segment.base_offset);
+        Walk {
+            snapshot: self.snapshot,
+            context: self.context,
+            addresses: self.addresses,
+            mappings: &self.mappings,
+            charge: &self.charge,
+            index,
+            side,
+            scan: Scan::starting(&self.context.rules, self.context.hasher, first),
+            extent: Extent::default(),
+            log_start,
+            meter: Meter::new(self.context.totals, &self.walked),
+        }
+    }
 }
 
-/// Reads the log from an offset on.
-fn read(
-    snapshot: &LogSnapshot,
-    context: &Context<'_>,
-    meter: &mut Meter<'_>,
+pub(super) fn ground<'a>(
+    snapshot: &'a LogSnapshot,
+    addresses: &Addresses,
+    number: usize,
     log_start: Offset,
-) -> Result<(PartitionMap, PartitionStats), Error> {
-    let stats = PartitionStats {
-        log_start_offset: log_start,
-        segments: snapshot.segments.len(),
-        ..PartitionStats::default()
-    };
-    let mut load = Load {
-        snapshot,
-        context,
-        map: PartitionMap::default(),
-        stats,
-        expected: snapshot.segments.first().map_or(log_start, |segment| segment.base_offset),
-        expected_before: Offset(0),
-        batch_end: None,
-        decompressor: Decompressor::new(),
-        meter,
-    };
-    for index in 0..snapshot.segments.len() {
-        // A segment that ends below the log start offset waits for its deletion.
-        if snapshot.segments.get(index + 1).is_some_and(|next| next.base_offset <= log_start) {
-            load.meter.add(snapshot.segments[index].len, 0, 0);
-            load.expected = snapshot.segments[index + 1].base_offset;
-            continue;
-        }
-        load.segment(index)?;
-    }
-    let Load { map, mut stats, expected, .. } = load;
-    stats.log_end_offset = expected;
-    stats.by_state = map.state_counts();
-    stats.live_bytes = map.live_bytes();
-    Ok((map, stats))
+) -> Ground<'a> {
+    let SegmentInfo { path, base_offset, len, .. } = &snapshot.segments[number];
+    Ground { path, base_offset: *base_offset, address: addresses.start(number), len: *len, log_start }
 }
 
-/// A load of one partition under way. Its second half, what to do about damage, is in `damage`.
-pub(super) struct Load<'a, 't> {
-    pub(super) snapshot: &'a LogSnapshot,
-    pub(super) context: &'a Context<'a>,
-    pub(super) map: PartitionMap,
-    pub(super) stats: PartitionStats,
-    /// The smallest offset that may come next.
-    pub(super) expected: Offset,
-    /// What `expected` was before the last batch: where that batch's offset is a lie, this is the last truth.
-    pub(super) expected_before: Offset,
-    /// The offset behind the last batch, from which gaps are measured.
-    pub(super) batch_end: Option<Offset>,
-    decompressor: Decompressor,
-    pub(super) meter: &'a mut Meter<'t>,
+/// Whether a segment ends below the log start offset: it waits for its deletion.
+fn is_below(snapshot: &LogSnapshot, number: usize, log_start: Offset) -> bool {
+    snapshot.segments.get(number + 1).is_some_and(|next| next.base_offset <= log_start)
 }
 
-/// A batch or record that cannot be used, and what is known about it.
-pub(super) struct Problem {
-    pub(super) fault: Fault,
-    /// Offset of the batch, or the one that should come.
-    pub(super) offset: Offset,
-    pub(super) position: u64,
-    /// Bytes of the batch, if its header says so credibly.
-    pub(super) size: Option<u64>,
-    pub(super) transactional_id: Option<Vec<u8>>,
-}
-
-impl Load<'_, '_> {
-    fn segment(&mut self, index: usize) -> Result<(), Error> {
-        let segment = &self.snapshot.segments[index];
-        let Context { storage, access, .. } = *self.context;
-        let mut reader =
-            SegmentReader::open(storage, &segment.path, segment.base_offset, segment.len, access)?;
-        if segment.base_offset < self.expected {
-            let reason = Reason::OffsetGoesBack { expected: self.expected, found: segment.base_offset };
-            let problem = Problem {
-                fault: reason.into(),
-                offset: segment.base_offset,
-                position: 0,
-                size: None,
-                transactional_id: None,
-            };
-            if !self.context.lenient {
-                return Err(self.refusal(&reader, index, problem));
-            }
-            self.note_place(&segment.path, problem.offset, 0, problem.fault.to_string());
-            self.distrust_last_offset(segment.base_offset);
-        }
-        self.expected = self.expected.max(segment.base_offset);
-        let mut inspection = Inspection::new(segment.len);
-        loop {
-            if self.context.is_stopped() {
-                return Err(Error::Cancelled);
-            }
-            let position = reader.position();
-            let problem = match reader.next()? {
-                Next::End => break,
-                Next::Frame(FrameAt { frame: Frame::Batch(frame), position, size }) => {
-                    let records = self.stats.records;
-                    match self.batch(&frame, segment.base_offset, &segment.path, position) {
-                        Ok(()) => {
-                            let records = self.stats.records - records;
-                            self.meter.add(size, records, self.map.len());
-                            continue;
-                        }
-                        Err((fault, transactional_id)) => Problem {
-                            fault,
-                            offset: frame.base_offset(),
-                            position,
-                            size: Some(size),
-                            transactional_id,
-                        },
-                    }
-                }
-                Next::Frame(FrameAt { frame: Frame::Legacy(message), position, size }) => {
-                    let fault = match message.verify() {
-                        Ok(()) => Fault::Corrupt(Reason::LegacyFormat(message.magic())),
-                        Err(mismatch) => mismatch.into(),
-                    };
-                    let offset = message.offset();
-                    Problem { fault, offset, position, size: Some(size), transactional_id: None }
-                }
-                Next::Bad(fault) => Problem {
-                    fault: fault.into(),
-                    offset: self.expected,
-                    position,
-                    size: None,
-                    transactional_id: None,
-                },
-            };
-            if let Some(tail) = self.forgivable_tail(&mut inspection, &reader, index, &problem)? {
-                self.stats.tail = Some(tail);
-                break;
-            }
-            if !self.context.lenient {
-                return Err(self.refusal(&reader, index, problem));
-            }
-            self.skip(&mut inspection, &mut reader, &problem)?;
-        }
-        self.stats.bytes += reader.position();
-        reader.check_not_shrunk()
-    }
-
-    /// One batch with a sane header: its checks, then its records.
-    fn batch(
-        &mut self,
-        frame: &BatchFrame<'_>,
-        segment_base: Offset,
-        path: &Path,
-        position: u64,
-    ) -> Result<(), (Fault, Option<Vec<u8>>)> {
-        let plain = |reason: Reason| (Fault::Corrupt(reason), None);
-        // The CRC first: offsets lie outside it, but in a batch that was torn nothing can be trusted.
-        let batch = match frame.verify() {
-            Ok(batch) => batch,
-            Err(mismatch) => return Err((mismatch.into(), self.first_id(frame))),
-        };
-        let (base, last) = (frame.base_offset(), frame.last_offset());
-        if base < self.expected {
-            let reason = Reason::OffsetGoesBack { expected: self.expected, found: base };
-            if !self.context.lenient || !self.distrust_last_offset(base) {
-                return Err(plain(reason));
-            }
-            self.note_place(path, base, position, reason.to_string());
-        }
-        let largest = Offset(segment_base.0.saturating_add(i64::from(i32::MAX)));
-        if last > largest {
-            return Err(plain(Reason::OffsetTooLarge { found: last, last: largest }));
-        }
-
-        let before =
-            (self.expected, self.expected_before, self.batch_end, self.stats.gaps, self.stats.gap_offsets);
-        self.stats.batches += 1;
-        if let Some(end) = self.batch_end.filter(|end| base > *end) {
-            self.stats.gaps += 1;
-            self.stats.gap_offsets += base.0.abs_diff(end.0);
-        }
-        self.expected_before = self.expected;
-        self.expected = last.next();
-        self.batch_end = Some(self.expected);
-        if last < self.stats.log_start_offset {
-            return Ok(());
-        }
-        if frame.is_control() {
-            self.stats.control_batches += 1;
-            return Ok(());
-        }
-        if frame.records_count() == 0 {
-            self.stats.empty_batches += 1;
-            return Ok(());
-        }
-        let applied = self.records(&batch, path, position);
-        if applied.is_err() {
-            // The batch is refused or skipped whole: its offsets may come again.
-            (self.expected, self.expected_before, self.batch_end, self.stats.gaps, self.stats.gap_offsets) =
-                before;
-            self.stats.batches -= 1;
-        }
-        applied
-    }
-
-    fn records(
-        &mut self,
-        batch: &Batch<'_>,
-        path: &Path,
-        position: u64,
-    ) -> Result<(), (Fault, Option<Vec<u8>>)> {
-        let frame = *batch.frame();
-        // Taken out while records borrow from it.
-        let mut decompressor = std::mem::take(&mut self.decompressor);
-        let result = (|| {
-            let records = batch.records(&mut decompressor, &self.context.limits).map_err(|fault| {
-                (Reason::from_records(fault).map_or_else(Fault::Unsupported, Fault::Corrupt), None)
-            })?;
-            // A batch whose records cannot all be read is not read at all, as in Kafka: look before the first is
-            // applied. With one record, the usual case here, looking and applying are the same.
-            if frame.records_count() > 1 {
-                let mut expected = frame.base_offset();
-                for record in records.clone() {
-                    let record = record.map_err(|fault| (fault.into(), None))?;
-                    check_offset(&record, expected, frame.last_offset())
-                        .map_err(|reason| (reason.into(), None))?;
-                    expected = record.offset.next();
-                }
-            }
-            let share = (HEADER_LEN as u32).div_ceil(frame.records_count().unsigned_abs());
-            for record in records {
-                let record = record.map_err(|fault| (fault.into(), None))?;
-                check_offset(&record, frame.base_offset(), frame.last_offset())
-                    .map_err(|reason| (reason.into(), None))?;
-                self.stats.records += 1;
-                if let Err((fault, id)) = self.record(&record, share) {
-                    let id = id.map(<[u8]>::to_vec);
-                    if !self.context.lenient {
-                        return Err((fault, id));
-                    }
-                    self.stats.skipped.records += 1;
-                    self.note_place(path, record.offset, position, fault.to_string());
-                }
-            }
-            Ok(())
-        })();
-        self.decompressor = decompressor;
-        result
-    }
-
-    fn record<'r>(
-        &mut self,
-        record: &Record<'r>,
-        header_share: u32,
-    ) -> Result<(), (Fault, Option<&'r [u8]>)> {
-        let offset = record.offset;
-        let key = record.key.ok_or((Reason::NullKey(offset).into(), None))?;
-        let id = match Key::parse(key) {
-            Ok(Key::TransactionalId(id)) => id,
-            Ok(Key::Unknown { version }) => {
-                self.note_unknown(offset, UnknownKind::Key(version));
-                return Ok(());
-            }
-            Err(fault) => return Err((Reason::Key { offset, fault }.into(), None)),
-        };
-        let Some(value) = record.value else {
-            self.stats.tombstones += 1;
-            self.map.remove(id);
-            return Ok(());
-        };
-        let bad_value = |fault| (Fault::Corrupt(Reason::Value { offset, fault }), Some(id));
-        match Value::parse(value).map_err(bad_value)? {
-            Value::Known(fields) => {
-                let view = fields.transaction().map_err(bad_value)?;
-                self.stats.odd_values += u64::from(!fields.warnings.is_empty());
-                let stored_bytes =
-                    header_share.saturating_add(u32::try_from(record.size).unwrap_or(u32::MAX));
-                self.map.insert(id, offset, &view, value, stored_bytes);
-            }
-            Value::Unknown { version } => self.note_unknown(offset, UnknownKind::Value(version)),
-        }
-        Ok(())
-    }
-
-    fn note_unknown(&mut self, offset: Offset, kind: UnknownKind) {
-        self.stats.unknown_records += 1;
-        if self.stats.unknown.len() < PartitionStats::UNKNOWN_KEPT_MAX {
-            self.stats.unknown.push(UnknownRecord { offset, kind });
-        }
-    }
-
-    /// The id of the first record of a batch whose CRC is wrong, as far as it can be read: a hint for people.
-    fn first_id(&mut self, frame: &BatchFrame<'_>) -> Option<Vec<u8>> {
-        let batch = frame.without_crc_check();
-        let record = batch.records(&mut self.decompressor, &self.context.limits).ok()?.next()?.ok()?;
-        match Key::parse(record.key?).ok()? {
-            Key::TransactionalId(id) => Some(id.to_vec()),
-            Key::Unknown { .. } => None,
-        }
-    }
-
-    pub(super) fn note_place(&mut self, path: &Path, offset: Offset, position: u64, reason: String) {
-        if self.stats.skipped.places.len() < Skipped::PLACES_MAX {
-            let path = path.to_path_buf();
-            self.stats.skipped.places.push(SkippedPlace { path, offset, position, reason });
-        }
-    }
-}
-
-fn check_offset(record: &Record<'_>, expected: Offset, last: Offset) -> Result<(), Reason> {
-    if record.offset < expected {
-        Err(Reason::OffsetGoesBack { expected, found: record.offset })
-    } else if record.offset > last {
-        Err(Reason::OffsetTooLarge { found: record.offset, last })
+/// What ids of a partition are compared with.
+fn form(snapshot: &LogSnapshot, context: &Context<'_>) -> Form {
+    if context.hasher.is_identity() {
+        Form::ByHash
+    } else if context.is_mapped && snapshot.segments.len() <= MAPPED_SEGMENTS_MAX {
+        Form::InLog
     } else {
-        Ok(())
+        Form::Arena
     }
+}
+
+/// Ids that a map has room for at first: so few that a log of one version an id makes it grow several times.
+fn room(snapshot: &LogSnapshot) -> usize {
+    usize::try_from(snapshot.bytes() / BYTES_PER_ROOM).unwrap_or(usize::MAX)
+}
+
+/// Where the chunks of a segment begin, the first at 0.
+fn borders(segment: &SegmentInfo, context: &Context<'_>) -> Vec<u64> {
+    let mut borders = vec![0];
+    let chunk_bytes = context.chunk_bytes as u64;
+    if context.threads == 1 || segment.len < 2 * chunk_bytes || !segment.has_index {
+        return borders;
+    }
+    // An index that cannot be read gives no hints.
+    let path = segment.path.with_extension("index");
+    let Ok(file) = read_small(context.storage, &path, INDEX_BYTES_MAX) else { return borders };
+    for entry in OffsetIndex::new(segment.base_offset, &file).entries_used(segment.len) {
+        let last = borders.last().copied().unwrap_or(0);
+        if let Ok(position) = u64::try_from(entry.position)
+            && position >= last.saturating_add(chunk_bytes)
+        {
+            borders.push(position);
+        }
+    }
+    borders
+}
+
+fn add_nanos(total: &AtomicU64, since: Instant) {
+    let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    total.fetch_add(nanos, Ordering::Relaxed);
 }

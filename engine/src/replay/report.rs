@@ -1,5 +1,5 @@
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::{PartitionMap, TransactionEntry};
@@ -146,21 +146,61 @@ pub struct PartitionStats {
     pub gaps: u64,
     /// Offsets missing in them.
     pub gap_offsets: u64,
-    /// Bytes of the newest records: what a perfect compaction would keep.
-    pub live_bytes: u64,
     /// Ids by state.
     pub by_state: StateCounts,
     /// The tail that was forgiven.
     pub tail: Option<Tail>,
     /// What a lenient load skipped.
     pub skipped: Skipped,
-    /// Time the load of this partition took.
+    /// Bytes of memory that the map takes.
+    pub map_bytes: u64,
+    /// Time from the begin of the load until a thread took up this partition.
+    pub wait: Duration,
+    /// Time from there until its map was published.
     pub elapsed: Duration,
+    /// Where that time went.
+    pub phases: Phases,
+}
+
+/// Where the time of one partition's load went. With several threads on it, `scan` and `index` are their sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Phases {
+    /// Looking at the folder and the index files, and getting the first memory.
+    pub open: Duration,
+    /// Reading batches: lengths, checksums, keys, values.
+    pub scan: Duration,
+    /// Finding out which records are the newest of their ids.
+    pub index: Duration,
+    /// Putting segments together, and the slow way through damage.
+    pub finish: Duration,
+    /// Counting states, and handing the map out.
+    pub publish: Duration,
 }
 
 impl PartitionStats {
     /// Most unknown records that are kept with their offsets.
     pub const UNKNOWN_KEPT_MAX: usize = 100;
+
+    /// Adds what was counted in a part of the log behind this one.
+    pub(super) fn add(&mut self, part: &Self) {
+        self.batches += part.batches;
+        self.records += part.records;
+        self.tombstones += part.tombstones;
+        self.unknown_records += part.unknown_records;
+        let room = Self::UNKNOWN_KEPT_MAX - self.unknown.len();
+        self.unknown.extend(part.unknown.iter().take(room));
+        self.empty_batches += part.empty_batches;
+        self.control_batches += part.control_batches;
+        self.odd_values += part.odd_values;
+        self.gaps += part.gaps;
+        self.gap_offsets += part.gap_offsets;
+        self.skipped.batches += part.skipped.batches;
+        self.skipped.records += part.skipped.records;
+        self.skipped.bytes += part.skipped.bytes;
+        let room = Skipped::PLACES_MAX.saturating_sub(self.skipped.places.len());
+        self.skipped.places.extend(part.skipped.places.iter().take(room).cloned());
+    }
 }
 
 /// What became of one partition.
@@ -175,6 +215,14 @@ pub struct PartitionOutcome {
     pub notices: Vec<Notice>,
     /// The map, complete; or why there is none.
     pub result: Result<(PartitionMap, PartitionStats), Error>,
+    pub(super) decoded: OnceLock<Decoded>,
+}
+
+/// What is found out about a partition after its map was published.
+#[derive(Debug)]
+pub(super) struct Decoded {
+    pub(super) live_bytes: Result<u64, Error>,
+    pub(super) elapsed: Duration,
 }
 
 impl PartitionOutcome {
@@ -186,6 +234,23 @@ impl PartitionOutcome {
     /// The counts, if the partition was loaded.
     pub fn stats(&self) -> Option<&PartitionStats> {
         self.result.as_ref().ok().map(|(_, stats)| stats)
+    }
+
+    /// Bytes of the newest records: what a perfect compaction would keep. Known when the load has ended, not yet when the
+    /// map is published; `None` too for a refused partition, for a load that was told to leave it, and where the log
+    /// could not be read again.
+    pub fn live_bytes(&self) -> Option<u64> {
+        self.decoded.get().and_then(|decoded| decoded.live_bytes.as_ref().ok().copied())
+    }
+
+    /// Time that finding out [`live_bytes`](Self::live_bytes) took, after publication.
+    pub fn decode_time(&self) -> Option<Duration> {
+        self.decoded.get().map(|decoded| decoded.elapsed)
+    }
+
+    /// Why [`live_bytes`](Self::live_bytes) could not be found out, if that is so.
+    pub fn decode_error(&self) -> Option<&Error> {
+        self.decoded.get().and_then(|decoded| decoded.live_bytes.as_ref().err())
     }
 
     /// Why the partition was refused, if it was.
@@ -227,13 +292,42 @@ pub struct Loaded {
     pub threads: usize,
     /// How bytes were reached.
     pub io: IoUsed,
+    /// What an id was compared by.
+    pub identity: Identity,
+    /// The way in which checksums were computed: a set of instructions, or the portable one.
+    pub crc: &'static str,
+    /// Most bytes of memory that the maps took at once, with tables that were growing.
+    pub peak_map_bytes: u64,
     /// A running broker holds one of the directories: the files changed while they were read, and the result is a
     /// picture of no single moment.
     pub is_moving: bool,
     /// Damaged places were skipped instead of refusing their partitions.
     pub lenient: bool,
-    /// Time from opening the first folder to the last partition.
+    /// Time from opening the first folder until the last map was published: from then on any id can be answered.
     pub elapsed: Duration,
+    /// Time from there to the end of the load, in which live bytes were counted.
+    pub decoding: Duration,
+}
+
+/// What makes two ids the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Identity {
+    /// Their text.
+    #[default]
+    Exact,
+    /// 78 bits of a hash with keys that are fresh for each load, and their place in the table: two ids of a partition
+    /// are taken for one with a probability of at most 2⁻⁸³ for each pair. It spares the look at the older record.
+    Hash,
+}
+
+impl Identity {
+    /// `exact` or `hash`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Hash => "hash",
+        }
+    }
 }
 
 impl Loaded {
@@ -242,18 +336,22 @@ impl Loaded {
     /// which no broker writes, gives the entry of the lowest.
     ///
     /// # Errors
-    /// [`Error::Incomplete`] if the id was not found and a partition was refused.
-    pub fn get(&self, id: impl AsRef<[u8]>) -> Result<Option<TransactionEntry<'_>>, Error> {
+    /// [`Error::Incomplete`] if the id was not found and a partition was refused; as [`PartitionMap::get`].
+    pub fn get(&self, id: impl AsRef<[u8]>) -> Result<Option<TransactionEntry>, Error> {
         let id = id.as_ref();
-        if let Some(entry) = self.maps().find_map(|map| map.get(id)) {
-            return Ok(Some(entry));
+        for map in self.maps() {
+            if let Some(entry) = map.get(id)? {
+                return Ok(Some(entry));
+            }
         }
         let partitions: Vec<_> = self.refused().map(|outcome| outcome.topic_partition.clone()).collect();
         if partitions.is_empty() { Ok(None) } else { Err(Error::Incomplete { partitions }) }
     }
 
     /// Entries in PrepareCommit and PrepareAbort of all loaded partitions, in no order across partitions.
-    pub fn pending_completion(&self) -> impl Iterator<Item = TransactionEntry<'_>> {
+    ///
+    /// Ends a partition after an error, as [`PartitionMap::iter`] does.
+    pub fn pending_completion(&self) -> impl Iterator<Item = Result<TransactionEntry, Error>> + '_ {
         self.maps().flat_map(PartitionMap::pending_completion)
     }
 

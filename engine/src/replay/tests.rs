@@ -55,7 +55,7 @@ fn segment(storage: &MemoryStorage, partition: i32, base: i64, batches: &[Vec<u8
 
 fn load(storage: &MemoryStorage, io: IoChoice) -> Loaded {
     let replay = Replay::open(Arc::new(storage.clone()), [ROOT]).expect("a log directory");
-    replay.io(io).buffer_bytes(100).threads(NonZero::<usize>::MIN).run().expect("a load")
+    replay.io(io).chunk_bytes(100).threads(NonZero::<usize>::MIN).run().expect("a load")
 }
 
 fn refusal(storage: &MemoryStorage) -> (Reason, u64, BrokerView) {
@@ -96,7 +96,8 @@ fn the_newest_record_of_an_id_counts() {
         assert_eq!(state("b"), None);
         assert_eq!(state("c"), Some((Ongoing, 2)));
         assert_eq!(state("e"), Some((CompleteCommit, 0)));
-        let pending: Vec<_> = loaded.pending_completion().map(|entry| entry.id().into_owned()).collect();
+        let pending: Vec<_> =
+            loaded.pending_completion().map(|entry| entry.expect("still there").id().into_owned()).collect();
         assert_eq!(pending, ["a", "d"]);
         let stats = loaded.partitions[0].stats().expect("loaded");
         assert_eq!((stats.records, stats.tombstones, stats.batches, stats.segments), (7, 1, 3, 2));

@@ -147,6 +147,20 @@ impl SegmentReader {
         self.position
     }
 
+    /// The mapped bytes of the segment; `None` where it is read by position.
+    pub fn mapped(&self) -> Option<Region> {
+        match &self.window {
+            // A broker may have appended to the file since it was listed.
+            Window::Mapped(region) => Some(region.slice(..self.source.len as usize)),
+            Window::Buffer(_) => None,
+        }
+    }
+
+    /// An error about this segment as a file.
+    pub(crate) fn shrunk(&self, found: u64) -> Error {
+        self.source.corrupt(self.position, Reason::Shrunk { expected: self.source.len, found })
+    }
+
     /// Moves the walk to a byte position, at most the end.
     pub fn skip_to(&mut self, position: u64) {
         self.position = position.min(self.source.len);

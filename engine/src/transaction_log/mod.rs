@@ -54,6 +54,7 @@
 mod key;
 mod metadata;
 mod partition;
+mod plain;
 mod reader;
 mod state;
 mod tagged;
@@ -66,6 +67,7 @@ mod value;
 pub use key::{IdTooLong, Key, KeyFault, encode_key};
 pub use metadata::{EncodeFault, TopicPartitions, TransactionMetadata};
 pub use partition::{java_string_hash, partition_for};
+pub(crate) use plain::plain_state;
 pub use state::{TransactionState, UnknownStateName};
 pub use tagged::{TaggedField, TaggedFieldView, TaggedFields};
 pub use text::decode_utf8;

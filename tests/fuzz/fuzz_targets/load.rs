@@ -56,7 +56,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let run = |io| {
         let replay = Replay::open(Arc::new(storage.clone()), ["/logs"]).expect("a log directory");
-        let loaded = replay.io(io).lenient(lenient).buffer_bytes(64).run().expect("a load");
+        let loaded = replay.io(io).lenient(lenient).chunk_bytes(64).run().expect("a load");
         describe(&loaded.partitions[0]).map(|map| (map, loaded.partitions[0].stats().cloned()))
     };
     let mapped = run(IoChoice::Mmap);
