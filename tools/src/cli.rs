@@ -12,7 +12,7 @@ use crate::dump::DumpStatus;
 use crate::failure::{Failure, Status};
 use crate::load::end_on_interrupt;
 use crate::text::{is_hostile, sanitize};
-use crate::{describe, dump, list, manual, replay};
+use crate::{describe, dump, generate, list, manual, replay};
 
 /// Loads, lists, describes and dumps Kafka's transaction logs offline: complete or refused.
 ///
@@ -60,6 +60,11 @@ pub enum Command {
     /// Dump log, index, snapshot and checkpoint files, as kafka-dump-log does
     #[command(after_help = EXIT_STATUS)]
     Dump(dump::DumpArgs),
+    /// Make a realistic log directory of any size, the same from the same seed
+    ///
+    /// Nothing is left behind by what fails or is interrupted.
+    #[command(after_help = EXIT_STATUS)]
+    Generate(generate::GenerateArgs),
     /// Print the completions of a shell
     Completions(manual::CompletionsArgs),
     /// Print a manual page, or write all of them
@@ -80,6 +85,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::List(args) => list::run(args, &mut console),
         Command::Describe(args) => describe::run(args, &mut console),
         Command::Dump(args) => run_dump(args, &mut console),
+        Command::Generate(args) => generate::run(args, &mut console),
         Command::Completions(args) => manual::completions(args, &mut console),
         Command::Man(args) => manual::man(args, &mut console),
     };

@@ -9,7 +9,7 @@
 //! | [`json`] | JSON that is safe to look at |
 //! | [`load`] | the options of every command that loads, and the load with its progress |
 //! | [`row`] | one transactional id in JSON |
-//! | [`replay`], [`list`], [`describe`], [`dump`], [`manual`] | the subcommands |
+//! | [`replay`], [`list`], [`describe`], [`dump`], [`mod@generate`], [`manual`] | the subcommands |
 //!
 //! Exit status of every command:
 //!
@@ -28,6 +28,7 @@ pub mod console;
 pub mod describe;
 pub mod dump;
 pub mod failure;
+pub mod generate;
 mod history;
 pub mod json;
 pub mod list;

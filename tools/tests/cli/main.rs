@@ -5,6 +5,7 @@
 mod commands;
 mod common;
 mod dump;
+mod generate;
 mod hostile;
 mod process;
 mod refusals;
