@@ -7,11 +7,13 @@ pub(crate) fn prefetch<T>(place: &T) {
     hint(std::ptr::from_ref(place).cast());
 }
 
-/// Asks for the cache line that holds byte `index` of `bytes`; an index outside is ignored.
+/// Asks for the four cache lines from byte `ahead` on, if `bytes` goes on for so long.
 #[inline(always)]
-pub(crate) fn prefetch_byte(bytes: &[u8], index: usize) {
-    if let Some(byte) = bytes.get(index) {
-        hint(byte);
+pub(crate) fn prefetch_ahead(bytes: &[u8], ahead: usize) {
+    if let Some(lines) = bytes.get(ahead..ahead + 256) {
+        for line in 0..4 {
+            hint(&lines[64 * line]);
+        }
     }
 }
 

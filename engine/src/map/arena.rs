@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::hash::{SHORT_WORDS, ShortId};
 use crate::machine::lines::{Lines, WORDS};
-use crate::machine::prefetch::prefetch;
 
 const CONTENT_SHIFT: u32 = 20;
 const LEN_MASK: u64 = 0xf_ffff;
@@ -103,12 +102,6 @@ impl Arena {
         }
     }
 
-    /// Asks for an entry.
-    #[inline(always)]
-    pub(crate) fn prefetch(&self, address: u64) {
-        prefetch(self.word(address as usize));
-    }
-
     /// The content of an entry.
     #[inline(always)]
     pub(crate) fn content(&self, address: u64) -> u64 {
@@ -157,8 +150,9 @@ impl Arena {
         (self.word(address as usize).load(Ordering::Relaxed) & LEN_MASK) as usize
     }
 
+    /// A word; the one at an entry's address is its first.
     #[inline(always)]
-    fn word(&self, number: usize) -> &AtomicU64 {
+    pub(crate) fn word(&self, number: usize) -> &AtomicU64 {
         static NONE: AtomicU64 = AtomicU64::new(0);
         let (block, at) = place(number);
         match self.blocks[block].get() {

@@ -20,8 +20,11 @@ mod arena;
 mod hash;
 mod side;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::io;
+use std::sync::atomic::AtomicU64;
 
 pub(crate) use arena::Extent;
 pub(crate) use hash::{HASHED_SHORT, IdHash, IdHasher};
@@ -32,8 +35,10 @@ use arena::{Arena, word_of};
 use hash::{SHORT_BYTES, ShortId};
 use table::{BY_HASH, EXACT, Entry, Found, Shape, Table, Words};
 
+use crate::batch::HEADER_LEN;
 use crate::machine::cpu::{Cpu, CpuKind, Work};
 use crate::machine::lines::Lines;
+use crate::machine::prefetch::prefetch;
 use crate::transaction_log::TransactionState;
 
 /// Bits of an address.
@@ -159,8 +164,8 @@ impl<'a> IdBytes<'a> {
 
 /// The log, where older records are compared with.
 pub(crate) trait Keys {
-    /// Asks for the key of the record at an address.
-    fn prefetch(&self, address: u64);
+    /// The log from an address on, as far as it is at hand.
+    fn from(&self, address: u64) -> &[u8];
 
     /// Whether the record at an address, which is the only one of its batch, has this id as Kafka reads it.
     fn is(&self, address: u64, id: &[u8]) -> bool;
@@ -176,7 +181,9 @@ pub(crate) trait Keys {
 
 /// No log.
 impl Keys for () {
-    fn prefetch(&self, _: u64) {}
+    fn from(&self, _: u64) -> &[u8] {
+        &[]
+    }
 
     fn is(&self, _: u64, _: &[u8]) -> bool {
         false
@@ -198,6 +205,9 @@ pub(crate) enum Index {
     Arena(Table<EXACT>, Box<Arena>),
     ByHash(Table<BY_HASH>),
 }
+
+/// Bytes behind the header of a batch with one record in which its key probably lies.
+const KEY_BYTES: usize = 64;
 
 /// Candidates whose memory is asked for together.
 const GROUP: usize = 32;
@@ -353,8 +363,18 @@ trait Identity<const SLOTS: usize> {
     /// Whether looking at older keys costs memory that should be asked for.
     const LOOKS: bool;
 
-    /// Asks for what [`is_key`](Self::is_key) will look at.
-    fn prefetch(&self, content: u64);
+    /// What [`is_key`](Self::is_key) will look at.
+    type Place<'p>: Copy + Default
+    where
+        Self: 'p;
+
+    /// Finds it, without looking at it.
+    fn place(&self, content: u64) -> Self::Place<'_>;
+
+    /// Asks for it.
+    fn prefetch<'p>(place: Self::Place<'p>)
+    where
+        Self: 'p;
 
     /// Whether a slot is that of a candidate's id.
     fn is_key(&self, cpu: impl Cpu, candidate: &Candidate, content: u64) -> bool;
@@ -387,9 +407,25 @@ impl<'a, K> InLog<'a, K> {
 impl<K: Keys> Identity<EXACT> for InLog<'_, K> {
     const LOOKS: bool = true;
 
+    type Place<'p>
+        = Option<&'p [u8; KEY_BYTES]>
+    where
+        Self: 'p;
+
     #[inline(always)]
-    fn prefetch(&self, content: u64) {
-        self.keys.prefetch(Newest(content).address());
+    fn place(&self, content: u64) -> Self::Place<'_> {
+        self.keys.from(Newest(content).address()).get(HEADER_LEN..)?.first_chunk()
+    }
+
+    #[inline(always)]
+    fn prefetch<'p>(place: Self::Place<'p>)
+    where
+        Self: 'p,
+    {
+        if let Some(place) = place {
+            prefetch(&place[0]);
+            prefetch(&place[KEY_BYTES - 1]);
+        }
     }
 
     #[inline(always)]
@@ -441,9 +477,22 @@ impl<'a> InArena<'a> {
 impl Identity<EXACT> for InArena<'_> {
     const LOOKS: bool = true;
 
+    type Place<'p>
+        = Option<&'p AtomicU64>
+    where
+        Self: 'p;
+
     #[inline(always)]
-    fn prefetch(&self, content: u64) {
-        self.arena.prefetch(Newest(content).address());
+    fn place(&self, content: u64) -> Self::Place<'_> {
+        Some(self.arena.word(Newest(content).address() as usize))
+    }
+
+    #[inline(always)]
+    fn prefetch<'p>(place: Self::Place<'p>)
+    where
+        Self: 'p,
+    {
+        place.into_iter().for_each(prefetch);
     }
 
     #[inline(always)]
@@ -501,8 +550,20 @@ struct OfHash<'a> {
 impl Identity<BY_HASH> for OfHash<'_> {
     const LOOKS: bool = false;
 
+    type Place<'p>
+        = ()
+    where
+        Self: 'p;
+
     #[inline(always)]
-    fn prefetch(&self, _: u64) {}
+    fn place(&self, _: u64) {}
+
+    #[inline(always)]
+    fn prefetch<'p>((): ())
+    where
+        Self: 'p,
+    {
+    }
 
     #[inline(always)]
     fn is_key(&self, _: impl Cpu, _: &Candidate, _: u64) -> bool {
@@ -588,12 +649,17 @@ impl<const SLOTS: usize, W: Words, I: Identity<SLOTS>> Apply<'_, SLOTS, W, I> {
     /// Looks where candidates probably are, and asks for the keys there.
     #[inline(always)]
     fn guess(&mut self, group: &[Candidate], guesses: &mut [Found; GROUP]) {
-        for (candidate, guess) in group.iter().zip(guesses) {
-            *guess = self.shape.guess(&mut self.words, candidate.hash);
+        let Self { shape, words, identity, .. } = self;
+        for (candidate, guess) in group.iter().zip(&mut *guesses) {
+            *guess = shape.guess(words, candidate.hash);
+        }
+        let mut places = [I::Place::default(); GROUP];
+        for (guess, place) in guesses.iter().zip(&mut places) {
             if I::LOOKS && guess.content() != 0 {
-                self.identity.prefetch(guess.content());
+                *place = identity.place(guess.content());
             }
         }
+        places.into_iter().for_each(I::prefetch);
     }
 
     /// False if there is no room.

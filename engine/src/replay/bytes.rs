@@ -9,7 +9,6 @@ use crate::error::Error;
 use crate::io::{Region, Storage, StorageFile, read_full_at};
 use crate::log::{Addresses, LogSnapshot, SegmentInfo};
 use crate::machine::cpu::Cpu;
-use crate::machine::prefetch::prefetch_byte;
 use crate::map::{Extent, Keys};
 use crate::segment::{Access, SegmentReader};
 use crate::transaction_log::{Key, decode_utf8};
@@ -69,11 +68,8 @@ impl<'a> Mappings<'a> {
 
 impl Keys for Mappings<'_> {
     #[inline(always)]
-    fn prefetch(&self, address: u64) {
-        // The key of a batch with one record begins about ten bytes behind the header.
-        let batch = self.at(address);
-        prefetch_byte(batch, HEADER_LEN);
-        prefetch_byte(batch, HEADER_LEN + 50);
+    fn from(&self, address: u64) -> &[u8] {
+        self.at(address)
     }
 
     /// Where the older batch is as coordinators write it, its key is at a place that the record's length tells: it lies

@@ -148,7 +148,9 @@ pub(super) struct FileKeys<'a> {
 }
 
 impl Keys for FileKeys<'_> {
-    fn prefetch(&self, _: u64) {}
+    fn from(&self, _: u64) -> &[u8] {
+        &[]
+    }
 
     fn is(&self, address: u64, id: &[u8]) -> bool {
         let mut cursor = self.cursor.borrow_mut();

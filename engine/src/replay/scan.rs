@@ -9,7 +9,7 @@ use super::usual::{Usual, usual};
 use crate::batch::{Batch, BatchFrame, Compression, Decompressor, FramePrefix, HEADER_LEN, Limits, Record};
 use crate::error::Reason;
 use crate::machine::cpu::{Cpu, CpuKind, Work};
-use crate::machine::prefetch::prefetch_byte;
+use crate::machine::prefetch::prefetch_ahead;
 use crate::map::{Candidate, HASHED_SHORT, IdBytes, IdHasher, IdShape, Mark, Newest, Side, SideRecord};
 use crate::transaction_log::{Key, Value, decode_utf8};
 use crate::types::Offset;
@@ -186,49 +186,15 @@ impl<'a> Scan<'a> {
         until: usize,
     ) -> (usize, Stop) {
         let mut at = from;
-        let hasher = self.hasher;
-        let largest = ground.base_offset.0.saturating_add(i64::from(i32::MAX));
-        // Kept outside of `self` while nothing unusual comes.
-        let (mut batches, mut tombstones) = (0, 0);
         let stop = loop {
+            // From where a gap before the next batch is measured is known behind the first.
+            if self.course.end == Some(self.course.expected) {
+                at = self.streak::<IDENTITY>(cpu, ground, window, window_at, at, until);
+            }
             if at >= until {
                 break Stop::Border;
             }
-            let rest = &window[at..];
-            // Where the next batch begins stands in bytes that are waited for, so the processor cannot look ahead by
-            // itself.
-            prefetch_byte(rest, AHEAD);
-            prefetch_byte(rest, AHEAD + 64);
-            prefetch_byte(rest, AHEAD + 128);
-            prefetch_byte(rest, AHEAD + 192);
-            let found = usual(rest, cpu);
-            if let Some(Usual { size, base_offset, id_at, id_len, mark }) = found
-                && base_offset >= self.course.expected.0
-                && base_offset <= largest
-                && base_offset >= ground.log_start.0
-                && id_len <= HASHED_SHORT
-            {
-                let (hash, is_ascii) = hasher.short::<IDENTITY>(cpu, &rest[id_at..], id_len);
-                if is_ascii {
-                    let base_offset = Offset(base_offset);
-                    count_gap(self.course.end, base_offset, &mut self.stats);
-                    self.course.first.get_or_insert(base_offset);
-                    self.course.expected_before = self.course.expected;
-                    self.course.expected = base_offset.next();
-                    self.course.end = Some(self.course.expected);
-                    batches += 1;
-                    tombstones += u64::from(mark == Mark::Tombstone);
-                    self.candidates.push(Candidate {
-                        hash,
-                        newest: Newest::new(ground.address + window_at + at as u64, mark),
-                        id_at: (at + id_at) as u32,
-                        id: IdShape::new(id_len, false),
-                    });
-                    at += size;
-                    continue;
-                }
-            }
-            match self.unusual(ground, rest, window_at + at as u64) {
+            match self.unusual(ground, &window[at..], window_at + at as u64) {
                 Ok(size) => at += size,
                 Err(stop) => break stop,
             }
@@ -236,10 +202,61 @@ impl<'a> Scan<'a> {
                 break Stop::Full;
             }
         };
+        (at, stop)
+    }
+
+    /// Walks as long as batches are usual; where the first begins that is not.
+    #[inline(always)]
+    fn streak<const IDENTITY: bool>(
+        &mut self,
+        cpu: impl Cpu,
+        ground: &Ground<'_>,
+        window: &[u8],
+        window_at: u64,
+        from: usize,
+        until: usize,
+    ) -> usize {
+        // All that changes from batch to batch is kept outside of `self`, in registers.
+        let mut at = from;
+        let Course { mut expected_before, expected: Offset(mut expected), .. } = self.course;
+        let (mut batches, mut tombstones, mut gaps, mut gap_offsets) = (0, 0, 0, 0);
+        let largest = ground.base_offset.0.saturating_add(i64::from(i32::MAX));
+        let address = ground.address + window_at;
+        while at < until {
+            let rest = &window[at..];
+            // Where the next batch begins stands in bytes that are waited for, so the processor cannot look ahead by
+            // itself.
+            prefetch_ahead(rest, AHEAD);
+            let Some(Usual { size, base_offset, id_at, id_len, mark }) = usual(rest, cpu) else { break };
+            let least = expected.max(ground.log_start.0);
+            if base_offset < least || base_offset > largest || id_len > HASHED_SHORT {
+                break;
+            }
+            let (hash, is_ascii) = self.hasher.short::<IDENTITY>(cpu, &rest[id_at..], id_len);
+            if !is_ascii {
+                break;
+            }
+            batches += 1;
+            tombstones += u64::from(mark == Mark::Tombstone);
+            gaps += u64::from(base_offset != expected);
+            gap_offsets += base_offset.abs_diff(expected);
+            (expected_before, expected) = (Offset(expected), base_offset + 1);
+            self.candidates.push(Candidate {
+                hash,
+                newest: Newest::new(address + at as u64, mark),
+                id_at: (at + id_at) as u32,
+                id: IdShape::new(id_len, false),
+            });
+            at += size;
+        }
+        let expected = Offset(expected);
+        self.course = Course { expected_before, expected, end: Some(expected), ..self.course };
         self.stats.batches += batches;
         self.stats.records += batches;
         self.stats.tombstones += tombstones;
-        (at, stop)
+        self.stats.gaps += gaps;
+        self.stats.gap_offsets += gap_offsets;
+        at
     }
 
     #[cold]

@@ -104,3 +104,145 @@ fn length(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
 fn be_u32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{BatchBuilder, BatchFrame, Decompressor, Limits, NewRecord};
+    use crate::machine::cpu::{CpuKind, Work};
+    use crate::transaction_log::{
+        Key, TopicPartitions, TransactionMetadata, TransactionState, Value, ValueVersion, encode_key,
+    };
+    use crate::types::{Offset, ProducerId};
+
+    struct Read<'a>(&'a [u8]);
+
+    impl Work for Read<'_> {
+        type Output = Option<Usual>;
+
+        #[inline(always)]
+        fn run<C: Cpu>(self, cpu: C) -> Self::Output {
+            usual(self.0, cpu)
+        }
+    }
+
+    /// What the long way finds in a batch with one record that has nothing odd about it.
+    fn long_way(bytes: &[u8]) -> Option<Usual> {
+        let (frame, _) = BatchFrame::parse(bytes).ok()?;
+        let batch = frame.verify().ok()?;
+        if frame.is_control() || frame.records_count() != 1 {
+            return None;
+        }
+        let mut decompressor = Decompressor::new();
+        let mut records = batch.records(&mut decompressor, &Limits::default()).ok()?;
+        let record = records.next()?.ok()?;
+        if record.offset != frame.base_offset() || frame.last_offset() != frame.base_offset() {
+            return None;
+        }
+        let Ok(Key::TransactionalId(id)) = Key::parse(record.key?) else { return None };
+        let mark = match record.value.map(Value::parse) {
+            None => Mark::Tombstone,
+            Some(Ok(Value::Known(fields))) if fields.warnings.is_empty() => {
+                Mark::State(fields.transaction().ok()?.state())
+            }
+            Some(_) => return None,
+        };
+        let id_at = id.as_ptr() as usize - bytes.as_ptr() as usize;
+        Some(Usual { size: frame.size(), base_offset: frame.base_offset().0, id_at, id_len: id.len(), mark })
+    }
+
+    fn batch(id: &[u8], topics: &[&str], state: Option<TransactionState>, version: ValueVersion) -> Vec<u8> {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        encode_key(id, &mut key).unwrap();
+        if let Some(state) = state {
+            let topic = |topic: &&str| TopicPartitions {
+                topic: topic.as_bytes().to_vec(),
+                partition_ids: vec![0, 1],
+                unknown_tagged_fields: Vec::new(),
+            };
+            let metadata = TransactionMetadata {
+                producer_id: ProducerId(9),
+                producer_epoch: 1,
+                transaction_timeout_ms: 60_000,
+                state,
+                partitions: (state != TransactionState::Empty).then(|| topics.iter().map(topic).collect()),
+                last_update_timestamp_ms: 1_700_000_000_000,
+                start_timestamp_ms: 1_700_000_000_000,
+                previous_producer_id: ProducerId::NONE,
+                next_producer_id: ProducerId::NONE,
+                next_producer_epoch: -1,
+                client_transaction_version: if version == ValueVersion::V1 { 2 } else { 0 },
+                unknown_tagged_fields: Vec::new(),
+            };
+            metadata.encode(version, &mut value).unwrap();
+        }
+        let mut builder = BatchBuilder::new(Offset(77));
+        let value = state.is_some().then_some(&value[..]);
+        builder.push(&NewRecord { timestamp: 5, key: Some(&key), value, headers: &[] }).unwrap();
+        let mut batch = builder.build().unwrap();
+        // The leader that appended it had an epoch.
+        batch[12..16].copy_from_slice(&3i32.to_be_bytes());
+        batch
+    }
+
+    fn samples() -> Vec<Vec<u8>> {
+        let mut samples = Vec::new();
+        let long = "long".repeat(30);
+        for id in [&b""[..], b"a", b"payments-service-3", &[b'x'; 59], &[b'x'; 60], &[b'x'; 61], &[b'y'; 300]]
+        {
+            for version in [ValueVersion::V0, ValueVersion::V1] {
+                let states = [None, Some(TransactionState::Empty), Some(TransactionState::CompleteCommit)];
+                samples.extend(states.map(|state| batch(id, &[], state, version)));
+                samples.push(batch(id, &["orders", "b"], Some(TransactionState::Ongoing), version));
+                samples.push(batch(id, &[&long], Some(TransactionState::PrepareAbort), version));
+            }
+        }
+        samples
+    }
+
+    /// As bytes lie in a log: more follows.
+    fn followed(batch: &[u8]) -> Vec<u8> {
+        [batch, &[0x5a; 100]].concat()
+    }
+
+    fn judge(bytes: &[u8]) -> bool {
+        let expected = long_way(bytes);
+        for cpu in CpuKind::all() {
+            let found = cpu.run(Read(bytes));
+            assert!(found.is_none() || found == expected, "{found:?}, {expected:?}: {bytes:02x?}");
+            assert_eq!(found.is_some(), CpuKind::detect().run(Read(bytes)).is_some());
+        }
+        CpuKind::detect().run(Read(bytes)).is_some()
+    }
+
+    #[test]
+    fn what_coordinators_write_is_usual() {
+        for sample in samples() {
+            assert!(judge(&followed(&sample)), "{sample:02x?}");
+            // Where nothing follows, the long way is taken.
+            judge(&sample);
+        }
+    }
+
+    /// Every byte of every sample changed under a right checksum, and every cut.
+    #[test]
+    fn what_is_taken_for_usual_is_right() {
+        let (step, every) = if cfg!(miri) { (67, 9) } else { (1, 1) };
+        let mut usual = 0;
+        for sample in samples().iter().step_by(every) {
+            for at in (0..sample.len()).step_by(every) {
+                for byte in (0..=255).step_by(step) {
+                    let mut changed = followed(sample);
+                    changed[at] = byte;
+                    let crc = crc32c::crc32c(&changed[CRC_START..sample.len()]);
+                    if !(17..CRC_START).contains(&at) {
+                        changed[17..CRC_START].copy_from_slice(&crc.to_be_bytes());
+                    }
+                    usual += usize::from(judge(&changed));
+                }
+                judge(&sample[..at]);
+            }
+        }
+        assert!(usual > 100, "{usual} changed batches were usual");
+    }
+}

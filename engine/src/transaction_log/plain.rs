@@ -10,7 +10,7 @@ const ELEMENTS_MAX: usize = 32;
 /// be taken.
 ///
 /// Cost: a few nanoseconds, since lengths of one byte are the only ones it follows.
-#[inline]
+#[inline(always)]
 pub(crate) fn plain_state(value: &[u8]) -> Option<TransactionState> {
     let (head, rest) = value.split_first_chunk::<17>()?;
     let state = TransactionState::from_code(head[16].cast_signed())?;

@@ -1,0 +1,273 @@
+//! One partition split over threads: whatever an index says, the map is the twin's.
+
+mod judge;
+
+use std::num::NonZero;
+
+use judge::{PARTITION, Root, TwinFolder};
+use redrive::Error;
+use redrive::replay::{Identity, IoChoice, PartitionOutcome};
+use redrive::segment::index::OffsetIndexEntry;
+use redrive::types::Offset;
+use redrive_tests::logs::{
+    BatchSpec, RandomLog, Rng, SegmentFile, Shape, TopicPartitions, TransactionValue, encode_key, random_log,
+};
+
+/// Byte positions at which batches of a segment begin, with their last offsets.
+fn batches(segment: &SegmentFile) -> Vec<(u64, i64)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < segment.bytes.len() {
+        let field = |from: usize, len: usize| {
+            segment.bytes[at + from..at + from + len].iter().fold(0i64, |n, byte| n << 8 | i64::from(*byte))
+        };
+        found.push((at as u64, field(0, 8) + field(23, 4)));
+        at += 12 + field(8, 4) as usize;
+    }
+    found
+}
+
+fn index(base_offset: i64, entries: impl Iterator<Item = (u64, i64)>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (position, offset) in entries {
+        let entry = OffsetIndexEntry { offset: Offset(offset), position: position as i32 };
+        entry.encode(Offset(base_offset), &mut bytes).expect("an offset of this segment");
+    }
+    bytes
+}
+
+fn with_indexes(log: &[SegmentFile], mut make: impl FnMut(&SegmentFile) -> Vec<u8>) -> Root {
+    log.iter().fold(Root::of(log), |root, segment| {
+        root.file(&format!("{PARTITION}/{:020}.index", segment.base_offset), make(segment))
+    })
+}
+
+/// Every way in which several threads can go through the partition.
+fn ways() -> impl Iterator<Item = (IoChoice, usize, usize, Identity)> {
+    let io = [IoChoice::Mmap, IoChoice::Pread];
+    let chunks = [61, 700, 4096];
+    io.into_iter().flat_map(move |io| {
+        chunks.into_iter().flat_map(move |chunk| {
+            [(2, Identity::Exact), (5, Identity::Hash)]
+                .map(|(threads, identity)| (io, chunk, threads, identity))
+        })
+    })
+}
+
+fn outcomes(root: &Root) -> impl Iterator<Item = (String, std::sync::Arc<PartitionOutcome>)> {
+    ways().map(|(io, chunk, threads, identity)| {
+        let replay = root.replay().io(io).chunk_bytes(chunk).identity(identity);
+        let threads = NonZero::new(threads).expect("threads");
+        let what = format!("{io:?}, chunks of {chunk}, {threads} threads, {identity:?}");
+        (what, judge::run_one(&replay.threads(threads)))
+    })
+}
+
+fn random(seed: u64) -> RandomLog {
+    random_log(seed, &Shape { segments_max: 3, batches_per_segment_max: 60, ..Shape::default() })
+}
+
+#[track_caller]
+fn assert_is_the_twins(root: &Root, log: &[SegmentFile], folder: &TwinFolder, what: &str) {
+    let twin = folder.load(log, false).unwrap_or_else(|error| panic!("{what}: {error}"));
+    for (how, outcome) in outcomes(root) {
+        let what = format!("{what}, {how}");
+        let (map, stats) = outcome.result.as_ref().unwrap_or_else(|error| panic!("{what}: {error}"));
+        judge::assert_same_entries(&judge::entries(map), &twin.entries, &what);
+        judge::assert_same_counts(stats, &twin, &what);
+    }
+}
+
+#[test]
+fn an_index_that_names_every_batch() {
+    let folder = TwinFolder::new();
+    for seed in 0..12 {
+        let log = random(seed);
+        let root =
+            with_indexes(&log.segments, |segment| index(segment.base_offset, batches(segment).into_iter()));
+        assert_is_the_twins(&root, &log.segments, &folder, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn an_index_that_lies() {
+    let folder = TwinFolder::new();
+    for seed in 100..114 {
+        let log = random(seed);
+        let mut rng = Rng::new(seed);
+        let root = with_indexes(&log.segments, |segment| {
+            // Rising positions of which few or none are those of batches, one in three of them right.
+            let right = batches(segment);
+            let mut position = 0;
+            let mut entries = Vec::new();
+            for offset in segment.base_offset.. {
+                position += 1 + rng.below(200);
+                if position >= segment.bytes.len() as u64 {
+                    break;
+                }
+                let next = right.iter().map(|(at, _)| *at).find(|at| *at >= position);
+                position = if rng.once_in(3) { next.unwrap_or(position) } else { position };
+                entries.push((position, offset));
+            }
+            index(segment.base_offset, entries.into_iter())
+        });
+        assert_is_the_twins(&root, &log.segments, &folder, &format!("seed {seed}"));
+    }
+}
+
+/// A value, and a key, that hold whole valid batches, and an index that points at them.
+#[test]
+fn a_batch_inside_a_value_is_no_batch() {
+    let folder = TwinFolder::new();
+    let value = |producer_id| TransactionValue { producer_id, ..TransactionValue::default() };
+    let inner = |id: &str, offset| {
+        BatchSpec::single(offset, encode_key(0, id.as_bytes()), Some(value(666).encode())).encode()
+    };
+    let mut bytes = Vec::new();
+    let mut hidden = Vec::new();
+    for offset in 0..40i64 {
+        // As the name of a topic, in which any bytes may stand.
+        let hide = inner(&format!("hidden-{offset}"), offset + 1);
+        let topic = TopicPartitions { topic: hide.clone(), partition_ids: vec![1], tags: vec![] };
+        let outer = TransactionValue { status: 1, partitions: Some(vec![topic]), ..value(offset) };
+        let key = encode_key(0, format!("id-{}", offset % 7).as_bytes());
+        let batch = BatchSpec::single(offset, key, Some(outer.encode())).encode();
+        let at = batch.windows(hide.len()).position(|window| window == hide).expect("inside");
+        hidden.push(((bytes.len() + at) as u64, offset));
+        bytes.extend(batch);
+    }
+    let log = [SegmentFile { base_offset: 0, bytes }];
+    for step in [1, 3] {
+        let root = with_indexes(&log, |segment| {
+            index(segment.base_offset, hidden.iter().copied().skip(1).step_by(step))
+        });
+        assert_is_the_twins(&root, &log, &folder, &format!("every {step}"));
+    }
+}
+
+/// A cut in each chunk: the same tail as without an index, whatever the threads were at behind it. And the same refusal
+/// where it is none.
+#[test]
+fn a_cut_in_each_chunk() {
+    let folder = TwinFolder::new();
+    for seed in 200..204 {
+        let log = random(seed);
+        let Some((last, earlier)) = log.segments.split_last() else { continue };
+        for (at, _) in batches(last) {
+            for cut in [at + 1, at + 20, at + 60] {
+                let cut = (cut as usize).min(last.bytes.len().saturating_sub(1));
+                let bytes = last.bytes[..cut].to_vec();
+                let segments = [earlier, &[SegmentFile { base_offset: last.base_offset, bytes }]].concat();
+                let whole = with_indexes(&log.segments, |s| index(s.base_offset, batches(s).into_iter()));
+                let root = whole.partition(PARTITION, &segments);
+                let twin = folder.load(&segments, true).expect("a readable prefix");
+                for root in [root.clone(), root.clean()] {
+                    let slow = judge::run_one(&Root(without_indexes(&root)).indexed().replay());
+                    for (how, outcome) in outcomes(&root) {
+                        let what = format!("seed {seed}, cut at {cut}, {how}");
+                        assert_same_outcome(&outcome, &slow, &what);
+                        if let Some(map) = outcome.map() {
+                            judge::assert_same_entries(&judge::entries(map), &twin.entries, &what);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A byte changed in each batch: refused at that place, by whatever thread it was met.
+#[test]
+fn damage_in_each_chunk() {
+    for seed in 300..304 {
+        let log = random(seed);
+        let mut rng = Rng::new(seed);
+        for number in 0..log.segments.len() {
+            for (at, _) in batches(&log.segments[number]) {
+                let mut segments = log.segments.clone();
+                let within = rng.below(61) as usize;
+                segments[number].bytes[at as usize + within] ^= 1 << rng.below(8);
+                let indexed = with_indexes(&log.segments, |s| index(s.base_offset, batches(s).into_iter()));
+                let root = indexed.partition(PARTITION, &segments).clean();
+                let slow = judge::run_one(&Root(without_indexes(&root)).indexed().replay());
+                for (how, outcome) in outcomes(&root) {
+                    let what = format!("seed {seed}, segment {number}, byte {at} + {within}, {how}");
+                    assert_same_outcome(&outcome, &slow, &what);
+                }
+            }
+        }
+    }
+}
+
+fn without_indexes(root: &Root) -> std::collections::BTreeMap<String, Vec<u8>> {
+    root.0.clone().into_iter().filter(|(name, _)| !name.ends_with(".index")).collect()
+}
+
+/// Fails unless both were refused for the same reason, or loaded to the same end.
+#[track_caller]
+fn assert_same_outcome(one: &PartitionOutcome, other: &PartitionOutcome, what: &str) {
+    match (&one.result, &other.result) {
+        (Ok((map, stats)), Ok((other_map, other_stats))) => {
+            judge::assert_same_entries(&judge::entries(map), &judge::entries(other_map), what);
+            assert_eq!(stats.tail, other_stats.tail, "{what}");
+            let counts = |stats: &redrive::replay::PartitionStats| {
+                let offsets = (stats.log_start_offset, stats.log_end_offset);
+                (offsets, stats.batches, stats.records, stats.bytes, stats.gaps, stats.gap_offsets)
+            };
+            assert_eq!(counts(stats), counts(other_stats), "{what}");
+        }
+        (Err(Error::Corrupt(one)), Err(Error::Corrupt(other))) => assert_eq!(one, other, "{what}"),
+        (Err(one), Err(other)) => assert_eq!(one.to_string(), other.to_string(), "{what}"),
+        (one, other) => panic!("{what}: {:?} against {:?}", one.as_ref().err(), other.as_ref().err()),
+    }
+}
+
+/// Segments whose files have no bytes on disk, but a length: more than can be addressed.
+#[test]
+fn a_partition_too_long_to_be_addressed() {
+    let disk = tempfile::tempdir().expect("a temporary folder");
+    let folder = disk.path().join(PARTITION);
+    std::fs::create_dir(&folder).expect("created");
+    let segments = (1u64 << 40) / i32::MAX as u64 + 1;
+    for number in 0..segments {
+        let file = std::fs::File::create(folder.join(format!("{number:020}.log"))).expect("created");
+        if let Err(error) = file.set_len(i32::MAX as u64) {
+            eprintln!("skipped: this file system has no sparse files of that size: {error}");
+            return;
+        }
+    }
+    let loaded = redrive::replay(disk.path()).expect("a log directory").run().expect("a load");
+    match loaded.partitions[0].error() {
+        Some(Error::LogTooLong { bytes, most, .. }) => {
+            assert_eq!((*bytes, *most), (segments * i32::MAX as u64, 1 << 40));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A map that may not take the memory it needs is refused with a figure; the other partitions load.
+#[test]
+fn a_budget_refuses_what_does_not_fit() {
+    let batch = |offset: i64| {
+        let key = encode_key(0, format!("id-{offset}").as_bytes());
+        BatchSpec::single(offset, key, Some(TransactionValue::default().encode())).encode()
+    };
+    let many = SegmentFile { base_offset: 0, bytes: (0..5000).flat_map(batch).collect() };
+    let few = SegmentFile { base_offset: 0, bytes: (0..3).flat_map(batch).collect() };
+    let root = Root::of(&[many]).partition("__transaction_state-1", &[few]);
+    for io in [IoChoice::Mmap, IoChoice::Pread] {
+        let loaded = root.replay().io(io).memory_budget(Some(40_000)).run().expect("a load");
+        match loaded.partitions[0].error() {
+            Some(Error::Memory { needed, ids, .. }) => {
+                assert!(*needed > 40_000 && (100..5000).contains(ids), "{needed} bytes, {ids} ids");
+            }
+            other => panic!("{io:?}: {other:?}"),
+        }
+        assert_eq!(loaded.partitions[1].map().expect("loaded").len(), 3);
+        assert!(loaded.peak_map_bytes <= 40_000);
+        let loaded = root.replay().io(io).memory_budget(Some(2_000_000)).run().expect("a load");
+        assert_eq!(loaded.partitions[0].map().expect("loaded").len(), 5000);
+        let bytes: usize = loaded.maps().map(|map| map.bytes()).sum();
+        assert!(loaded.peak_map_bytes >= bytes as u64 && loaded.peak_map_bytes <= 2_000_000);
+    }
+}
