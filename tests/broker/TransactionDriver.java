@@ -48,7 +48,8 @@ import org.apache.kafka.common.utils.Utils;
 public final class TransactionDriver {
     private static final String STATE_TOPIC = "__transaction_state";
     /** The broker's transaction.state.log.num.partitions: a topic with another count is never loaded. */
-    private static final int STATE_PARTITIONS = 7;
+    /** Partitions of the state topic, as the broker's configuration says; an argument of its own where they differ. */
+    private static int statePartitions = 7;
     /** So small that a partition's log rolls several times within a scenario. */
     private static final String STATE_SEGMENT_BYTES = "4096";
 
@@ -77,10 +78,15 @@ public final class TransactionDriver {
     public static void main(String[] args) throws Exception {
         var driver = new TransactionDriver(args[0]);
         var out = Path.of(args[2]);
+        if (args.length > 3) {
+            statePartitions = Integer.parseInt(args[3]);
+        }
         switch (args[1]) {
             case "scenario" -> driver.describe(driver.scenario(), out);
             case "storm" -> driver.storm(out);
             case "describe" -> driver.describe(stormIds(), out);
+            case "topics" -> driver.topics(out);
+            case "sample" -> driver.sample(Path.of(args[4]), out);
             default -> throw new IllegalArgumentException("no such mode: " + args[1]);
         }
         // Clients left open on purpose keep threads alive.
@@ -214,12 +220,36 @@ public final class TransactionDriver {
         Thread.sleep(Long.MAX_VALUE);
     }
 
+    /** Makes the topics and nothing in them. */
+    private void topics(Path out) throws Exception {
+        createTopics();
+        Files.writeString(out, "");
+    }
+
+    /** Describes the ids of a file, one a line, once no id of the whole topic waits for its markers. */
+    private void sample(Path ids, Path out) throws Exception {
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
+        while (admin.listTransactions(new ListTransactionsOptions().filterStates(Set.of(
+                TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT))).all().get().size() > 0) {
+            if (System.nanoTime() > deadline) {
+                throw new IllegalStateException("ids are still being completed");
+            }
+            Thread.sleep(100);
+        }
+        var lines = new StringBuilder();
+        for (var entry : new TreeMap<>(admin.describeTransactions(Files.readAllLines(ids)).all().get()).entrySet()) {
+            lines.append(json(entry.getKey(), entry.getValue())).append('\n');
+        }
+        var part = Files.writeString(Path.of(out + ".part"), lines);
+        Files.move(part, out);
+    }
+
     private static Set<String> stormIds() {
         return IntStream.range(0, STORM_IDS).mapToObj(i -> "storm-" + i).collect(toSet());
     }
 
     private void createTopics() throws Exception {
-        var state = new NewTopic(STATE_TOPIC, STATE_PARTITIONS, (short) 1).configs(Map.of(
+        var state = new NewTopic(STATE_TOPIC, statePartitions, (short) 1).configs(Map.of(
             "cleanup.policy", "compact",
             "compression.type", "uncompressed",
             "internal.segment.bytes", STATE_SEGMENT_BYTES));
@@ -320,7 +350,7 @@ public final class TransactionDriver {
             .map(partition -> "[" + quoted(partition.topic()) + "," + partition.partition() + "]")
             .collect(joining(",", "[", "]"));
         return "{\"transactionalId\":" + quoted(id)
-            + ",\"partition\":" + Utils.abs(id.hashCode()) % STATE_PARTITIONS
+            + ",\"partition\":" + Utils.abs(id.hashCode()) % statePartitions
             + ",\"coordinatorId\":" + description.coordinatorId()
             + ",\"state\":" + quoted(description.state().toString())
             + ",\"producerId\":" + description.producerId()

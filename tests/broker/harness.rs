@@ -79,6 +79,11 @@ impl Kafka {
 
     /// Starts a broker on `dir` and waits until it serves. `format` goes to the storage tool at the first start.
     pub(crate) fn start(&self, dir: &Path, format: &str) -> Broker {
+        self.start_with(dir, format, &[])
+    }
+
+    /// The same with settings on top.
+    pub(crate) fn start_with(&self, dir: &Path, format: &str, settings: &[&str]) -> Broker {
         let port = free_port();
         fs::create_dir_all(dir).expect("the broker's folder");
         // The log of an earlier start would say at once that the broker serves.
@@ -88,6 +93,7 @@ impl Kafka {
             .arg(folder().join("start.sh"))
             .args([self.jars.as_os_str(), dir.as_os_str(), OsStr::new(&port.to_string())])
             .args(QUIET)
+            .args(settings)
             .env("FORMAT_FLAGS", format)
             .stdin(Stdio::null())
             .spawn()
@@ -103,7 +109,7 @@ impl Kafka {
     }
 
     /// Starts the driver. `out` appears when it has done what `mode` says.
-    fn spawn_driver(&self, broker: &Broker, mode: &str, out: &Path) -> Process {
+    fn spawn_driver(&self, broker: &Broker, mode: &str, out: &Path, more: &[&OsStr]) -> Process {
         let class_path = format!("{}:{}/*", self.driver.display(), self.jars.display());
         let child = Command::new("java")
             .args([
@@ -117,6 +123,7 @@ impl Kafka {
             .arg(format!("127.0.0.1:{}", broker.port))
             .arg(mode)
             .arg(out)
+            .args(more)
             .stdin(Stdio::null())
             .spawn()
             .expect("java answered a moment ago");
@@ -125,8 +132,13 @@ impl Kafka {
 
     /// Runs the driver to its end and returns what it wrote.
     pub(crate) fn drive(&self, broker: &Broker, mode: &str) -> String {
+        self.drive_with(broker, mode, &[])
+    }
+
+    /// The same with arguments on top.
+    pub(crate) fn drive_with(&self, broker: &Broker, mode: &str, more: &[&OsStr]) -> String {
         let out = broker.dir.join(format!("{mode}.ndjson"));
-        let mut driver = self.spawn_driver(broker, mode, &out);
+        let mut driver = self.spawn_driver(broker, mode, &out, more);
         let status = wait_for("the driver to end", DRIVER_LIMIT, || driver.0.try_wait().expect("our child"));
         assert!(status.success(), "the driver failed: {status}");
         fs::read_to_string(out).expect("the driver's answer")
@@ -135,7 +147,7 @@ impl Kafka {
     /// Kills the broker in the middle of many transactions.
     pub(crate) fn crash_in_a_storm(&self, broker: Broker) {
         let warm = broker.dir.join("storm.warm");
-        let mut driver = self.spawn_driver(&broker, "storm", &warm);
+        let mut driver = self.spawn_driver(&broker, "storm", &warm, &[]);
         wait_for("the storm to rise", DRIVER_LIMIT, || {
             let ended = driver.0.try_wait().expect("our child");
             assert!(ended.is_none(), "the storm ended by itself: {ended:?}");
@@ -156,6 +168,16 @@ impl Broker {
     /// Where its partition directories lie.
     pub(crate) fn log_dir(&self) -> PathBuf {
         self.dir.join("data")
+    }
+
+    /// Waits until its log has so many lines with a text, and returns them.
+    pub(crate) fn await_lines(&self, text: &str, count: usize) -> Vec<String> {
+        wait_for(text, DRIVER_LIMIT, || {
+            let log = fs::read(self.dir.join("broker.log")).expect("the broker's log");
+            let log = String::from_utf8_lossy(&log);
+            let lines: Vec<_> = log.lines().filter(|line| line.contains(text)).map(str::to_owned).collect();
+            (lines.len() >= count).then_some(lines)
+        })
     }
 
     /// Asks it to end and waits until it has: logs flushed, the clean-shutdown file written.

@@ -15,7 +15,9 @@ use std::path::Path;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use harness::Kafka;
+use redrive::transaction_log::TransactionState;
 use redrive_tests::naive::{self, NaiveEntry, NaiveOptions};
+use redrive_tools::generate::{Scenario, Spec, ValueVersions, Volume, generate_into};
 use serde_json::Value;
 
 /// One broker at a time: two of them on a small machine time each other out.
@@ -161,6 +163,79 @@ fn the_map_after_a_crash_is_what_the_restarted_broker_loads() {
         assert_eq!(differences(&described, &completed), [""; 0], "{name} on what the crash left");
     }
     assert_all_loaders_agree(&described, &log_dir);
+}
+
+/// A generated transaction log in place of the broker's own: the broker finds in every partition as many ids as we do,
+/// and says the same of a sample in every state.
+#[test]
+fn a_generated_log_is_what_a_broker_takes_it_for() {
+    const PARTITIONS: u32 = 50;
+    const IDS: u64 = 100_000;
+    const SAMPLE: usize = 60;
+    let Some(run) = Run::begin() else { return };
+    let settings = ["transaction.state.log.num.partitions=50"];
+    let partitions = std::ffi::OsStr::new("50");
+    let broker = run.kafka.start_with(run.folder.path(), "", &settings);
+    let log_dir = broker.log_dir();
+    run.kafka.drive_with(&broker, "topics", &[partitions]);
+    broker.stop();
+
+    let now_ms = std::time::UNIX_EPOCH.elapsed().expect("a clock").as_millis() as i64;
+    let mut spec = Spec::new(Scenario::UpdateHeavy, 4, now_ms);
+    (spec.volume, spec.transactions) = (Volume::Ids(IDS), std::num::NonZero::new(2).expect("two"));
+    spec.partitions = std::num::NonZero::new(PARTITIONS).expect("fifty");
+    (spec.value_versions, spec.gaps) = (ValueVersions::Mixed, 0.1);
+    let written = generate_into(&spec, &log_dir, &mut ()).expect("a stopped broker's directory");
+
+    let loaded = redrive::replay(&log_dir).expect("a log directory").run().expect("a load");
+    assert!(loaded.is_complete());
+    let ours: BTreeMap<i32, usize> = loaded
+        .partitions
+        .iter()
+        .map(|outcome| (outcome.topic_partition.partition, outcome.map().expect("loaded").len()))
+        .collect();
+    let expected = written.partitions.iter().map(|part| (part.partition, part.ids as usize)).collect();
+    assert_eq!(ours, expected, "what was written");
+    assert!(ours.len() == 50 && ours.values().sum::<usize>() > 95_000, "{ours:?}");
+
+    let mut sample = BTreeMap::new();
+    for state in TransactionState::ALL {
+        let entries = loaded.maps().flat_map(|map| {
+            map.in_states(std::slice::from_ref(&TransactionState::ALL[state as usize])).take(3)
+        });
+        for entry in entries.take(SAMPLE) {
+            let entry = entry.expect("the log is still there");
+            sample.insert(entry.id().into_owned(), state);
+        }
+    }
+    let states: BTreeSet<_> = sample.values().collect();
+    assert!(states.len() == 6 && sample.len() > 200, "{states:?}, {} ids", sample.len());
+    let ids = run.folder.path().join("sample");
+    fs::write(&ids, sample.keys().map(|id| format!("{id}\n")).collect::<String>()).expect("written");
+    let left: Vec<_> = load_redrive(&log_dir)
+        .into_iter()
+        .filter(|found| sample.contains_key(&found.transactional_id))
+        .map(completed)
+        .collect();
+
+    let broker = run.kafka.start_with(run.folder.path(), "", &settings);
+    let lines = broker.await_lines("Finished loading", 50);
+    let theirs: BTreeMap<i32, usize> = lines.iter().filter_map(|line| finished_loading(line)).collect();
+    assert_eq!(theirs, ours, "the broker's own counts");
+    let described = run.kafka.drive_with(&broker, "sample", &[partitions, ids.as_os_str()]);
+    broker.stop();
+    assert_eq!(differences(&parse(&described), &left), [""; 0], "a sample of {} ids", left.len());
+    let strays = fs::read_dir(&log_dir).expect("a log directory").filter_map(Result::ok);
+    let strays = strays.filter(|entry| entry.file_name().to_string_lossy().ends_with("-stray")).count();
+    assert_eq!(strays, 0, "folders that the broker put aside");
+    say(&format!("{} ids in 50 partitions, and a sample of {}", ours.values().sum::<usize>(), left.len()));
+}
+
+/// Partition and ids of a line in which a broker says that it has loaded a partition.
+fn finished_loading(line: &str) -> Option<(i32, usize)> {
+    let (before, after) = line.split_once(" transaction metadata from __transaction_state-")?;
+    let ids = before.rsplit(' ').next()?.parse().ok()?;
+    Some((after.split(' ').next()?.parse().ok()?, ids))
 }
 
 /// What a coordinator makes of an id that it loads: a decision that was written is carried out.

@@ -185,7 +185,7 @@ pub(super) mod x86 {
 
     /// Folds 512 bits at a time, blocks counted from the end of the message.
     #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,sse4.2,bmi2")]
-    pub(in crate::machine) fn avx512(bytes: &[u8]) -> u32 {
+    pub(crate) fn avx512(bytes: &[u8]) -> u32 {
         let (start, length) = (bytes.as_ptr(), bytes.len());
         // SAFETY: `length` bytes from `start` are the slice's, and readable.
         unsafe {
