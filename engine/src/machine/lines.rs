@@ -5,7 +5,7 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU64;
 
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapRaw};
 
 /// Words of a line.
 pub(crate) const WORDS: usize = 8;
@@ -28,11 +28,13 @@ impl Line {
 /// A fixed number of lines, zero at first. Memory that is never touched is never taken.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    /// `None` for no lines: nothing cannot be mapped.
-    mapping: Option<MmapMut>,
+    /// `None` for no lines: nothing cannot be mapped. Raw, since a pointer that came from a reference to bytes may not be
+    /// written through behind that reference's back.
+    mapping: Option<MmapRaw>,
     count: usize,
 }
 
+#[cfg(not(miri))]
 /// From this size on huge pages are asked for: a smaller piece cannot hold one.
 const HUGE_FROM: usize = 2 << 20;
 
@@ -46,7 +48,7 @@ impl Lines {
         if bytes == 0 {
             return Ok(Self { mapping: None, count: 0 });
         }
-        let mapping = MmapMut::map_anon(bytes)?;
+        let mapping = MmapRaw::from(MmapMut::map_anon(bytes)?);
         #[cfg(not(miri))]
         if bytes >= HUGE_FROM {
             // A wish: without huge pages everything works, with more page faults and misses of the TLB.
@@ -57,8 +59,8 @@ impl Lines {
 
     /// Makes every line zero again.
     pub(crate) fn clear(&mut self) {
-        if let Some(mapping) = &mut self.mapping {
-            mapping.fill(0);
+        for line in self.iter_mut() {
+            *line.words() = [0; WORDS];
         }
     }
 
@@ -77,7 +79,9 @@ impl Deref for Lines {
             // SAFETY: the mapping is private, anonymous memory of exactly `count * 64` bytes that lives as long as
             // `self` and is reached through `self` only. It begins at a page and is therefore aligned for `Line`,
             // which consists of `AtomicU64` alone, for which every bit pattern is valid; the kernel zeroed it.
-            Some(mapping) => unsafe { std::slice::from_raw_parts(mapping.as_ptr().cast(), self.count) },
+            Some(mapping) => unsafe {
+                std::slice::from_raw_parts(mapping.as_mut_ptr().cast::<Line>(), self.count)
+            },
             None => &[],
         }
     }
@@ -89,7 +93,7 @@ impl DerefMut for Lines {
         match &mut self.mapping {
             // SAFETY: as in `deref`; `&mut self` makes this the only reference.
             Some(mapping) => unsafe {
-                std::slice::from_raw_parts_mut(mapping.as_mut_ptr().cast(), self.count)
+                std::slice::from_raw_parts_mut(mapping.as_mut_ptr().cast::<Line>(), self.count)
             },
             None => &mut [],
         }

@@ -1,5 +1,5 @@
 //! Hints that memory will be read soon. They change nothing but the time a later read takes.
-#![expect(unsafe_code, reason = "the instructions are intrinsics that take pointers")]
+#![cfg_attr(not(miri), expect(unsafe_code, reason = "the instructions are intrinsics that take pointers"))]
 
 /// Asks for the cache line that holds `place`, for reading or writing soon.
 #[inline(always)]

@@ -15,7 +15,6 @@
 //! their own.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::OnceLock;
 
 use crate::machine::cpu::{BLOCK, Cpu, CpuKind, Work};
 
@@ -23,8 +22,8 @@ use crate::machine::cpu::{BLOCK, Cpu, CpuKind, Work};
 pub(crate) const SHORT_WORDS: usize = 8;
 /// Bytes of an id that the short form takes.
 pub(crate) const SHORT_BYTES: usize = SHORT_WORDS * 8;
-/// Words of the longest id behind the short form: a malformed one of 32,767 bytes has 98,301 when it is read as Kafka does.
-const LONG_WORDS: usize = (3 * i16::MAX as usize).div_ceil(8) - SHORT_WORDS;
+/// Words behind the short form whose keys are kept: ids of up to 576 bytes.
+const LONG_WORDS: usize = 64;
 
 /// An id in words, most significant byte first, zeros behind its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,11 +110,11 @@ pub(crate) struct IdHasher {
     is_identity: bool,
     cpu: CpuKind,
     source: RandomState,
-    /// Keys of what lies behind the first block, both hashes: some 400 KiB, made when an id needs them.
-    long: OnceLock<Box<[[u128; 2]]>>,
+    /// Keys of the first words behind the short form, both hashes.
+    long: Vec<[u128; 2]>,
 }
 
-/// Most bytes of an id that are hashed without a look at [`IdHasher::long`], whatever the form.
+/// Most bytes of an id that are hashed by the keys of the short form, whatever the CPU.
 pub(crate) const HASHED_SHORT: usize = BLOCK - 1;
 
 impl IdHasher {
@@ -128,7 +127,9 @@ impl IdHasher {
             words: std::array::from_fn(|word| key(&source, hash, 2 + word as u64)),
             fold: std::array::from_fn(|word| key(&source, hash, u64::MAX - word as u64) as u64),
         };
-        Self { place: keys(0), identity: keys(1), is_identity, cpu, source, long: OnceLock::new() }
+        let (place, identity) = (keys(0), keys(1));
+        let long = (0..LONG_WORDS).map(|word| long_key(&source, word)).collect();
+        Self { place, identity, is_identity, cpu, source, long }
     }
 
     /// Whether the identity is computed.
@@ -165,12 +166,9 @@ impl IdHasher {
         self.cpu.run(Hash { hasher: self, id })
     }
 
-    fn long(&self) -> &[[u128; 2]] {
-        self.long.get_or_init(|| {
-            (0..LONG_WORDS as u64)
-                .map(|word| [0, 1].map(|hash| key(&self.source, hash, 2 + SHORT_WORDS as u64 + word)))
-                .collect()
-        })
+    /// Keys of a word behind the short form, both hashes. Those of ids so long that none was kept are made again.
+    fn long(&self, word: usize) -> [u128; 2] {
+        self.long.get(word).copied().unwrap_or_else(|| long_key(&self.source, word))
     }
 
     /// The second form for an id of any length.
@@ -182,7 +180,7 @@ impl IdHasher {
             for (hash, sum) in sums.iter_mut().enumerate() {
                 let keys = std::array::from_fn(|word| {
                     let [lower, upper] =
-                        [0, 64].map(|shift| (self.long()[number * 4 + word / 2][hash] >> shift) as u64);
+                        [0, 64].map(|shift| (self.long(number * 4 + word / 2)[hash] >> shift) as u64);
                     if word % 2 == 0 { lower } else { upper }
                 });
                 let more = cpu.fold(block, &keys).0;
@@ -199,7 +197,8 @@ impl IdHasher {
         let len = id.len() as u64;
         let mut sums = [self.place.sum(&head.words, len), self.identity.sum(&head.words, len)];
         if !tail.is_empty() {
-            for (bytes, keys) in tail.chunks(8).zip(self.long()) {
+            for (number, bytes) in tail.chunks(8).enumerate() {
+                let keys = self.long(number);
                 let mut word = [0; 8];
                 word[..bytes.len()].copy_from_slice(bytes);
                 let word = u128::from(u64::from_be_bytes(word));
@@ -254,6 +253,11 @@ impl Keys {
 #[inline(always)]
 fn upper(sum: u128) -> u64 {
     (sum >> 64) as u64
+}
+
+/// Keys of a word behind the short form, for both hashes.
+fn long_key(source: &RandomState, word: usize) -> [u128; 2] {
+    [0, 1].map(|hash| key(source, hash, (2 + SHORT_WORDS + word) as u64))
 }
 
 /// A key out of the standard library's keyed hash (SipHash) of its number.

@@ -12,9 +12,9 @@
 //! | [`Index::Arena`] | a copy of the id | 11 … 21 + 8 + id rounded up to 8 | nothing |
 //! | [`Index::ByHash`] | 78 bits of a keyed hash and the place in the table | 21 … 43 | nothing |
 //!
-//! With hashes two ids of one partition are taken for the same with a probability of at most 2⁻⁸³ for each pair, since
-//! the table has at least 32 lines: with 10 million ids about 5·10⁻¹², and in practice less, since such a table
-//! starts larger. Keys are fresh for each load, so nobody can choose ids that collide.
+//! With hashes two ids of one partition are taken for the same with a probability of at most 2⁻⁸² for each pair, since
+//! the table has at least 32 lines: with 10 million ids about 10⁻¹¹, and in practice less, since such a table starts
+//! larger. Keys are fresh for each load, so nobody can choose ids that collide.
 
 mod arena;
 mod hash;
