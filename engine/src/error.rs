@@ -87,6 +87,16 @@ pub enum Error {
         /// The root.
         path: PathBuf,
     },
+    /// The way of reading that was asked for cannot be used here: choose another, or leave the choice to the load.
+    #[error("cannot read by {io}{}: {source}", path.as_ref().map(|path| format!(" from {}", path.display())).unwrap_or_default())]
+    IoUnavailable {
+        /// The way, as [`IoUsed::name`](crate::replay::IoUsed::name) calls it.
+        io: &'static str,
+        /// The file that cannot be read so; `None` where it is the system that refuses.
+        path: Option<PathBuf>,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A partition with more bytes than a place in its log can be numbered by.
     #[error("{partition} has {bytes} bytes, more than the {most} that can be addressed")]
     LogTooLong {
@@ -163,6 +173,7 @@ impl Error {
             Self::NotRead { .. } => "not-read",
             Self::Incomplete { .. } => "incomplete",
             Self::HeldByBroker { .. } => "held-by-broker",
+            Self::IoUnavailable { .. } => "io-unavailable",
             Self::LogTooLong { .. } => "log-too-long",
             Self::Memory { .. } => "memory",
             Self::Changed { .. } => "changed",

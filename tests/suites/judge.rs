@@ -8,7 +8,8 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use redrive::io::MemoryStorage;
+use redrive::Error;
+use redrive::io::{FileSystem, MemoryStorage};
 use redrive::replay::{
     IoChoice, Loaded, PartitionMap, PartitionOutcome, PartitionStats, Replay, TransactionEntry,
 };
@@ -100,6 +101,17 @@ pub(crate) fn open(storage: MemoryStorage) -> Replay {
 pub(crate) fn ways() -> impl Iterator<Item = (IoChoice, usize)> {
     [(IoChoice::Mmap, 1 << 20), (IoChoice::Pread, 61), (IoChoice::Pread, 4096), (IoChoice::Pread, 1 << 20)]
         .into_iter()
+}
+
+/// Whether the log directory of a file system can be loaded by io_uring. Says so where not, and fails where
+/// `REDRIVE_REQUIRE`, a list of suites, names `io_uring`.
+pub(crate) fn has_uring(root: &Path) -> bool {
+    let replay = Replay::open(Arc::new(FileSystem), [root]).expect("a log directory");
+    let Err(error @ Error::IoUnavailable { .. }) = replay.io(IoChoice::Uring).run() else { return true };
+    let required = std::env::var("REDRIVE_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|name| name == "io_uring"), "io_uring is required: {error}");
+    eprintln!("skipped, no loads by io_uring here: {error}");
+    false
 }
 
 /// The only partition of a load.

@@ -58,15 +58,26 @@ fn random_logs_load_alike_from_real_files_in_any_number_of_threads() {
         // An index file tells a load nothing, whatever it holds.
         root = root.file("__transaction_state-0/00000000000000000000.index", vec![0xff; 77]);
         root.on_disk(disk.path());
-        for (threads, io) in
-            [(1, IoChoice::Mmap), (2, IoChoice::Pread), (5, IoChoice::Mmap), (16, IoChoice::Pread)]
-        {
+        let has_uring = judge::has_uring(disk.path());
+        for (threads, io, chunk_bytes) in [
+            (1, IoChoice::Mmap, 256 << 10),
+            (2, IoChoice::Pread, 256 << 10),
+            (5, IoChoice::Mmap, 256 << 10),
+            (16, IoChoice::Pread, 256 << 10),
+            (1, IoChoice::Uring, 256 << 10),
+            (1, IoChoice::Uring, 61),
+            (3, IoChoice::Uring, 1500),
+        ] {
+            if io == IoChoice::Uring && !has_uring {
+                continue;
+            }
             let replay = Replay::open(Arc::new(FileSystem), [disk.path()]).expect("a log directory");
             let replay = replay.threads(NonZero::new(threads).expect("threads")).io(io);
-            let loaded = replay.run().expect("a load");
-            assert_eq!((loaded.partitions.len(), loaded.threads), (5, threads.min(5)));
+            let loaded = replay.chunk_bytes(chunk_bytes).run().expect("a load");
+            assert_eq!(loaded.partitions.len(), 5);
+            assert!((threads.min(5)..=threads).contains(&loaded.threads));
             for (outcome, log) in loaded.partitions.iter().zip(&logs) {
-                let what = format!("seed {seed}, {}, {threads} threads", outcome.topic_partition);
+                let what = format!("seed {seed}, {}, {io:?}, {threads} threads", outcome.topic_partition);
                 let twin = twin_folder.load(&log.segments, false).expect("loaded by the twin");
                 let map = outcome.map().unwrap_or_else(|| panic!("{what}: {:?}", outcome.error()));
                 judge::assert_same_entries(&judge::entries(map), &twin.entries, &what);

@@ -138,7 +138,9 @@ impl From<&Error> for ErrorJson {
                 json.path = Some(path_text(path.as_os_str()));
                 json.reason = format!("belongs to the log and is not read: {reason}");
             }
-            Error::NotALogDirectory { path, .. } | Error::HeldByBroker { path } => {
+            Error::IoUnavailable { path: Some(path), .. }
+            | Error::NotALogDirectory { path, .. }
+            | Error::HeldByBroker { path } => {
                 json.path = Some(path_text(path.as_os_str()));
             }
             _ => {}

@@ -32,7 +32,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZero<usize>>,
 
-    /// How to reach the bytes; auto is the way that reports whatever goes wrong with a file
+    /// How to reach the bytes; auto looks whether they are in the page cache
     #[arg(long, value_enum, default_value_t = IoArg::Auto)]
     pub io: IoArg,
 
@@ -41,7 +41,7 @@ pub struct LoadArgs {
     pub order: OrderArg,
 
     /// What makes two ids the same: their text, or a keyed hash of it. A hash is faster where ids have many records, and
-    /// takes two of 10 million ids for one with a probability of about 1 in 10^12
+    /// takes two of 10 million ids for one with a probability below 1 in 10^11
     #[arg(long, value_enum, default_value_t = IdentityArg::Exact)]
     pub identity: IdentityArg,
 
@@ -59,13 +59,16 @@ pub struct LoadArgs {
 /// How the bytes of segments are to be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum IoArg {
-    /// Read by position
+    /// mmap if all is in the page cache, uring if nothing is and the system can do it, else pread; pread too for the
+    /// directory of a running broker
     Auto,
     /// Map the files: a disk that fails, or a file that gets shorter, then ends the process; not for the directory
     /// of a running broker
     Mmap,
     /// Read by position
     Pread,
+    /// Read past the page cache by io_uring, several reads in flight
+    Uring,
 }
 
 /// Which partitions to load first.
@@ -126,6 +129,7 @@ impl LoadArgs {
                 IoArg::Auto => IoChoice::Auto,
                 IoArg::Mmap => IoChoice::Mmap,
                 IoArg::Pread => IoChoice::Pread,
+                IoArg::Uring => IoChoice::Uring,
             })
             .order(match self.order {
                 OrderArg::LargestFirst => Order::LargestFirst,

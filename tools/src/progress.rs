@@ -49,11 +49,12 @@ impl Observer for Bar {
             bar
         });
         bar.set_prefix(format!(
-            "{}  {} of {} partitions · {}",
+            "{}  {} of {} partitions · {} · page cache: {}",
             self.topic,
             progress.partitions,
             progress.partitions_total,
-            size(progress.bytes_total)
+            size(progress.bytes_total),
+            progress.cache.name()
         ));
         // Of one width, so that the bar keeps its own.
         bar.set_message(format!("{:<MESSAGE$}", message(progress)));

@@ -58,6 +58,8 @@ struct ReplayJson<'a> {
     topic: &'a str,
     threads: usize,
     io: &'static str,
+    /// What was in the page cache before.
+    cache: &'static str,
     identity: &'static str,
     /// Instructions that checksums were computed with.
     crc: &'static str,
@@ -89,6 +91,7 @@ impl<'a> ReplayJson<'a> {
             topic: &loaded.topic,
             threads: loaded.threads,
             io: loaded.io.name(),
+            cache: loaded.cache.name(),
             identity: loaded.identity.name(),
             crc: loaded.crc,
             moving: loaded.is_moving,

@@ -62,10 +62,11 @@ impl Summary<'_> {
         let partitions = loaded.partitions.len();
         writeln!(
             out,
-            "  {}  {} · {} · {}, {}",
+            "  {}  {} · {} · page cache: {} · {}, {}",
             self.paint.style(Style::Bold, sanitize(&loaded.topic)),
             numbered(partitions as u64, "partition", "partitions"),
             size(totals.bytes),
+            loaded.cache.name(),
             loaded.io.name(),
             numbered(loaded.threads as u64, "thread", "threads"),
         )?;

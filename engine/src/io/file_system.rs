@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
-use super::{Entry, EntryKind, Region, Storage, StorageFile};
-use crate::machine::mapping;
+use super::{Cache, DirectFile, Entry, EntryKind, Region, Storage, StorageFile};
+use crate::machine::{mapping, residency};
 
 /// The machine's file system. Holds no descriptors of its own.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,6 +68,10 @@ impl Storage for FileSystem {
         fcntl(&file, FcntlArg::F_OFD_GETLK(&mut lock))?;
         Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
     }
+
+    fn open_direct(&self, path: &Path) -> io::Result<DirectFile> {
+        DirectFile::open(path)
+    }
 }
 
 /// Opens for reading. Should the name be a pipe, that must not wait for a writer.
@@ -89,5 +93,9 @@ impl StorageFile for FileSystemFile {
 
     fn map(&self) -> io::Result<Region> {
         Ok(Region::from_owner(mapping::map(&self.0)?))
+    }
+
+    fn cached(&self, len: u64, samples: usize) -> Cache {
+        residency::residency(&self.0, len, samples)
     }
 }

@@ -3,7 +3,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Entry, EntryKind, Region, Storage, StorageFile};
+use super::{Cache, Entry, EntryKind, Region, Storage, StorageFile};
 
 /// What goes wrong with a file of a [`MemoryStorage`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,7 @@ struct State {
     directories: BTreeSet<PathBuf>,
     faults: BTreeMap<PathBuf, Fault>,
     locked: BTreeSet<PathBuf>,
+    cached: BTreeMap<PathBuf, Cache>,
 }
 
 impl MemoryStorage {
@@ -76,6 +77,11 @@ impl MemoryStorage {
     pub fn lock(&self, path: impl Into<PathBuf>) {
         self.state().locked.insert(path.into());
     }
+
+    /// Lets a file say this when it is asked how much of it is in the page cache. Until then it says "mixed".
+    pub fn set_cached(&self, path: impl Into<PathBuf>, cache: Cache) {
+        self.state().cached.insert(path.into(), cache);
+    }
 }
 
 impl Storage for MemoryStorage {
@@ -114,7 +120,8 @@ impl Storage for MemoryStorage {
             Some(Fault::ShrinksWhenOpened(len)) => len.min(bytes.len() as u64),
             _ => bytes.len() as u64,
         };
-        Ok(Box::new(MemoryFile { bytes, fault, len: Mutex::new(len) }))
+        let cache = state.cached.get(path).copied().unwrap_or_default();
+        Ok(Box::new(MemoryFile { bytes, fault, len: Mutex::new(len), cache }))
     }
 
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
@@ -127,6 +134,7 @@ struct MemoryFile {
     bytes: Region,
     fault: Option<Fault>,
     len: Mutex<u64>,
+    cache: Cache,
 }
 
 impl StorageFile for MemoryFile {
@@ -164,5 +172,9 @@ impl StorageFile for MemoryFile {
             *len = (*len).min(at);
         }
         Ok(region)
+    }
+
+    fn cached(&self, _: u64, _: usize) -> Cache {
+        self.cache
     }
 }

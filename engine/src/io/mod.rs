@@ -4,13 +4,17 @@
 //! [`Region`]. [`FileSystem`] is the real one, [`MemoryStorage`] a double with faults on demand. This module
 //! knows nothing of Kafka and returns plain [`std::io::Error`]s: callers add what they were doing.
 
+mod direct;
 mod file_system;
 mod memory;
 mod region;
 
+pub use direct::DirectFile;
 pub use file_system::FileSystem;
 pub use memory::{Fault, MemoryStorage};
 pub use region::Region;
+
+pub use crate::machine::residency::Cache;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -68,6 +72,16 @@ pub trait Storage: Debug + Send + Sync {
     /// # Errors
     /// Whatever the file system says.
     fn is_locked(&self, path: &Path) -> io::Result<bool>;
+
+    /// Opens a regular file for reads past the page cache; a descriptor is held until the result is dropped.
+    ///
+    /// # Errors
+    /// `Unsupported` where the storage or its file system has no such reads, as here by default; else whatever the file
+    /// system says.
+    fn open_direct(&self, path: &Path) -> io::Result<DirectFile> {
+        let _ = path;
+        Err(io::Error::new(io::ErrorKind::Unsupported, "the storage is no file system"))
+    }
 }
 
 /// An open file.
@@ -89,6 +103,13 @@ pub trait StorageFile: Debug + Send + Sync {
     /// # Errors
     /// Whatever the file system says.
     fn map(&self) -> io::Result<Region>;
+
+    /// How much of the first `len` bytes is in the page cache, by a look at `samples` pages, two at least and each at
+    /// most once. [`Cache::Mixed`] where that cannot be found out, as here by default. Changes nothing in the cache.
+    fn cached(&self, len: u64, samples: usize) -> Cache {
+        let _ = (len, samples);
+        Cache::Mixed
+    }
 }
 
 /// Fills `buffer` from a byte position on, as far as the file goes; returns the bytes read.

@@ -110,7 +110,7 @@ fn apply_all(index: &mut Index, candidates: &[Candidate], extra: &[u8], log: &Lo
 
 #[test]
 fn the_newest_of_each_id_in_every_form_and_any_order() {
-    let (records, ids) = if cfg!(miri) { (300, 100) } else { (20_000, 6_000) };
+    let (records, ids) = if cfg!(miri) { (40, 15) } else { (20_000, 6_000) };
     for (seed, form) in FORMS.into_iter().enumerate() {
         let hasher = IdHasher::new(form == Form::ByHash, CpuKind::detect());
         let log = log(records, ids, seed as u64);
@@ -134,7 +134,7 @@ fn the_newest_of_each_id_in_every_form_and_any_order() {
 
 #[test]
 fn threads_that_insert_the_same_ids_leave_one_entry_each() {
-    let (records, ids) = if cfg!(miri) { (60, 20) } else { (6_000, 1_500) };
+    let (records, ids) = if cfg!(miri) { (30, 10) } else { (6_000, 1_500) };
     for form in FORMS {
         let rounds = if cfg!(miri) { 1 } else { 8 };
         for round in 0..rounds {
@@ -230,7 +230,7 @@ fn a_table_grows_until_its_bits_run_out() {
         }
         Ok(())
     }
-    let doublings = if cfg!(miri) { 4 } else { 12 };
+    let doublings = if cfg!(miri) { 2 } else { 12 };
     grow::<EXACT>(doublings).expect("bits are left");
     grow::<BY_HASH>(doublings).expect("bits are left");
     if !cfg!(miri) {

@@ -1,8 +1,11 @@
 //! The bytes of a partition's segments during its load, and the keys in them.
 
+use std::io::ErrorKind;
 use std::sync::OnceLock;
 
+use super::direct::Direct;
 use super::partition::Context;
+use super::report::IoUsed;
 use super::scan::{Ground, Scan, Stop};
 use crate::batch::{FramePrefix, HEADER_LEN, read_varint, read_varlong};
 use crate::error::Error;
@@ -112,18 +115,21 @@ pub(super) fn only_id(batch: &[u8]) -> Option<(&[u8], usize)> {
 pub(super) struct Worker<'a> {
     pub(super) scan: Scan<'a>,
     pub(super) piece: Piece,
+    pub(super) direct: Direct,
     pub(super) extent: Extent,
 }
 
 impl<'a> Worker<'a> {
     pub(super) fn new(context: &'a Context<'a>) -> Self {
         let scan = Scan::new(&context.rules, context.hasher);
-        Self { scan, piece: Piece::default(), extent: Extent::default() }
+        let direct = Direct::new(context.chunk_bytes);
+        Self { scan, piece: Piece::default(), direct, extent: Extent::default() }
     }
 
-    /// Ends the work on a partition: the rest of what was taken from its arena is no other's.
+    /// Ends the work on a partition: the rest of what was taken from its arena, and what is in flight, is no other's.
     pub(super) fn leave(&mut self) {
         self.extent = Extent::default();
+        self.direct.leave();
     }
 }
 
@@ -134,13 +140,16 @@ pub(super) enum Window {
     Mapped(Region),
     /// The worker's piece.
     Piece,
+    /// The worker's block.
+    Direct,
 }
 
 impl Window {
-    pub(super) fn bytes<'w>(&'w self, piece: &'w Piece) -> &'w [u8] {
+    pub(super) fn bytes<'w>(&'w self, piece: &'w Piece, direct: &'w Direct) -> &'w [u8] {
         match self {
             Self::Mapped(region) => region,
             Self::Piece => piece.bytes(),
+            Self::Direct => direct.bytes(),
         }
     }
 }
@@ -151,6 +160,8 @@ pub(super) struct Source<'a> {
     chunk_bytes: usize,
     reader: SegmentReader,
     region: Option<Region>,
+    /// Whether the bytes come by way of the worker's reads past the page cache.
+    is_direct: bool,
     segment: &'a SegmentInfo,
 }
 
@@ -160,16 +171,21 @@ impl<'a> Source<'a> {
         mappings: &Mappings<'_>,
         snapshot: &'a LogSnapshot,
         number: usize,
+        worker: &mut Worker<'_>,
     ) -> Result<Self, Error> {
         let segment = &snapshot.segments[number];
         let SegmentInfo { path, base_offset, len, .. } = segment;
-        let (reader, region) = if context.is_mapped {
+        let (reader, region) = if context.io == IoUsed::Mmap {
             let (reader, region) = mappings.open(number)?;
             (reader, Some(region))
         } else {
             (SegmentReader::open(context.storage, path, *base_offset, *len, UNBUFFERED)?, None)
         };
-        Ok(Self { chunk_bytes: context.chunk_bytes, reader, region, segment })
+        let is_direct = context.io == IoUsed::Uring && *len > 0;
+        if is_direct {
+            worker.direct.begin(context.storage, number, segment)?;
+        }
+        Ok(Self { chunk_bytes: context.chunk_bytes, reader, region, is_direct, segment })
     }
 
     /// Scans on from a byte position, until a batch begins at or behind `until` or a chunk's worth is done. Returns
@@ -181,12 +197,19 @@ impl<'a> Source<'a> {
         from: u64,
         until: u64,
     ) -> Result<(Window, u64, Stop), Error> {
-        let Worker { scan, piece, .. } = worker;
+        let Worker { scan, piece, direct, .. } = worker;
         scan.clear();
         let until = until.min(from.saturating_add(self.chunk_bytes as u64)).max(from);
         if let Some(region) = &self.region {
             let (end, stop) = scan.run(ground, region, 0, from as usize, until as usize);
             return Ok((Window::Mapped(region.clone()), end as u64, stop));
+        }
+        if self.is_direct {
+            let scanned = direct.scan(scan, ground, from, until).map_err(|fault| match fault.source.kind() {
+                ErrorKind::UnexpectedEof => self.reader.shrunk(fault.position),
+                _ => Error::io("read", &self.segment.path)(fault.source),
+            });
+            return scanned.map(|(end, stop)| (Window::Direct, end, stop));
         }
         piece.begin(from);
         let mut wanted = (until - from) as usize;

@@ -15,10 +15,12 @@
 mod budget;
 mod bytes;
 mod damage;
+mod direct;
 mod load;
 mod map;
 mod observer;
 mod partition;
+mod reach;
 mod records;
 mod report;
 mod scan;
@@ -28,9 +30,10 @@ mod usual;
 mod walk;
 
 pub use crate::machine::memory::memory_limit;
-pub use load::{IoChoice, Order, Replay, replay};
+pub use load::{Order, Replay, replay};
 pub use map::{PartitionMap, TransactionEntry};
 pub use observer::{Cancel, Observer, Progress};
+pub use reach::IoChoice;
 pub use report::{
     Identity, IoUsed, Loaded, PartitionOutcome, PartitionStats, Phases, Skipped, SkippedPlace, StateCounts,
     Tail, UnknownKind, UnknownRecord,

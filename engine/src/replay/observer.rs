@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::PartitionOutcome;
+use crate::io::Cache;
 
 /// How far a load is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Progress {
     pub partitions_total: usize,
     /// Time since the load began.
     pub elapsed: Duration,
+    /// How much of the log was in the page cache before it was read.
+    pub cache: Cache,
 }
 
 /// Is told how a load goes, always on the thread that called [`Replay::run_with`](super::Replay::run_with).

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::budget::{Budget, Charge};
 use super::bytes::{Mappings, Source, Window, Worker};
 use super::observer::{Cancel, Meter, Totals};
-use super::report::{PartitionStats, Phases, SkippedPlace};
+use super::report::{IoUsed, PartitionStats, Phases, SkippedPlace};
 use super::scan::{Course, Ground, Rules, Scan, Stop};
 use super::walk::Walk;
 use crate::error::{BrokerView, Corruption, Error, Reason};
@@ -31,6 +31,9 @@ pub(super) const MAPPED_SEGMENTS_MAX: usize = 256;
 const BYTES_PER_ROOM: u64 = 8 << 10;
 /// Largest offset index that is read for hints; Kafka's default size is 10 MiB.
 const INDEX_BYTES_MAX: usize = 64 << 20;
+/// Looks at the chunk before, and turns of an idle loop between two of them, until a thread goes to sleep: some 50 µs.
+const LOOKS: usize = if cfg!(miri) { 1 } else { 100 };
+const SPINS: usize = 50;
 /// Records that are looked at together when a table is said to be full.
 const GROUP: usize = 64;
 
@@ -38,8 +41,8 @@ const GROUP: usize = 64;
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) storage: &'a dyn Storage,
-    /// Whether segments are mapped; else they are read by position.
-    pub(super) is_mapped: bool,
+    /// How segments are read.
+    pub(super) io: IoUsed,
     pub(super) rules: Rules,
     pub(super) hasher: &'a IdHasher,
     /// Threads that may work on one partition.
@@ -240,8 +243,10 @@ impl<'a> Run<'a> {
             state.done += usize::from(is_empty);
             is_empty
         };
-        while let Some(chunk) = self.take() {
-            let result = self.chunk(chunk, worker);
+        let mut ahead = None;
+        while let Some(chunk) = ahead.take().or_else(|| self.take()) {
+            let result = self.chunk(chunk, worker, &mut ahead);
+            worker.direct.end();
             let mut state = self.state();
             if let Err(error) = result {
                 // What is wrong with the batches before it comes first.
@@ -274,19 +279,31 @@ impl<'a> Run<'a> {
     /// Waits until the chunks before this one are applied. They were taken before, by workers that wait for none
     /// behind them.
     fn await_turn<'g>(&'g self, mut state: MutexGuard<'g, State>, chunk: Chunk) -> MutexGuard<'g, State> {
-        while state.segments[chunk.segment].turn < chunk.number && !state.is_over(chunk.segment) {
+        let is_waiting = |state: &State| {
+            state.segments[chunk.segment].turn < chunk.number && !state.is_over(chunk.segment)
+        };
+        // The chunk before is nearly done as a rule: going to sleep and being woken takes longer than that.
+        for _ in 0..LOOKS {
+            if !is_waiting(&state) {
+                return state;
+            }
+            drop(state);
+            (0..SPINS).for_each(|_| std::hint::spin_loop());
+            state = self.state();
+        }
+        while is_waiting(&state) {
             state = self.turn.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state
     }
 
-    /// Scans one chunk and applies it.
-    fn chunk(&self, chunk: Chunk, worker: &mut Worker<'_>) -> Result<(), Error> {
+    /// Scans one chunk and applies it. Where reads are kept in flight, it takes the one after it in time.
+    fn chunk(&self, chunk: Chunk, worker: &mut Worker<'_>, ahead: &mut Option<Chunk>) -> Result<(), Error> {
         if self.state().is_over(chunk.segment) {
             return Ok(());
         }
         let ground = self.ground(chunk.segment);
-        let mut source = Source::open(self.context, &self.mappings, self.snapshot, chunk.segment)?;
+        let mut source = Source::open(self.context, &self.mappings, self.snapshot, chunk.segment, worker)?;
         let mut from = chunk.from;
         // Byte 0 of a segment is where a batch begins. Any other border is to be shown first.
         let mut is_proven = chunk.number == 0;
@@ -294,6 +311,14 @@ impl<'a> Run<'a> {
         while from < chunk.until || !is_proven {
             if self.context.is_stopped() {
                 return Err(Error::Cancelled);
+            }
+            if self.context.io == IoUsed::Uring && ahead.is_none() && worker.direct.is_running_dry() {
+                *ahead = self.take();
+                let segment = ahead.map(|next| (next, &self.snapshot.segments[next.segment]));
+                if let Some((next, segment)) = segment.filter(|(_, segment)| segment.len > 0) {
+                    // What is wrong with that segment is told when its turn has come.
+                    let _ = worker.direct.queue(self.context.storage, next.segment, segment);
+                }
             }
             let begun = Instant::now();
             let (window, end, stop) = source.scan(&ground, worker, from, chunk.until)?;
@@ -320,6 +345,11 @@ impl<'a> Run<'a> {
             worker.scan.course = segment.course;
             segment.stats.add(&worker.scan.stats);
             segment.proven = end;
+            if end >= chunk.until {
+                // Whoever has the next chunk need not wait until this one is applied.
+                segment.turn = segment.turn.max(chunk.number + 1);
+                self.turn.notify_all();
+            }
             if stop == Stop::Problem {
                 state.close(chunk.segment, End::Problem);
             }
@@ -345,9 +375,9 @@ impl<'a> Run<'a> {
 
     /// Applies what a scan found. The table grows as it must.
     fn apply(&self, worker: &mut Worker<'_>, window: &Window) -> Result<(), Error> {
-        let Worker { scan, piece, extent } = worker;
+        let Worker { scan, piece, direct, extent } = worker;
         scan.settle_side(&self.side);
-        let ids = scan.ids(window.bytes(piece));
+        let ids = scan.ids(window.bytes(piece, direct));
         let mut left = &scan.candidates[..];
         let cpu = self.context.rules.cpu;
         while !left.is_empty() {
@@ -539,7 +569,7 @@ fn is_below(snapshot: &LogSnapshot, number: usize, log_start: Offset) -> bool {
 fn form(snapshot: &LogSnapshot, context: &Context<'_>) -> Form {
     if context.hasher.is_identity() {
         Form::ByHash
-    } else if context.is_mapped && snapshot.segments.len() <= MAPPED_SEGMENTS_MAX {
+    } else if context.io == IoUsed::Mmap && snapshot.segments.len() <= MAPPED_SEGMENTS_MAX {
         Form::InLog
     } else {
         Form::Arena
@@ -555,7 +585,9 @@ fn room(snapshot: &LogSnapshot) -> usize {
 fn borders(segment: &SegmentInfo, context: &Context<'_>) -> Vec<u64> {
     let mut borders = vec![0];
     let chunk_bytes = context.chunk_bytes as u64;
-    if context.threads == 1 || segment.len < 2 * chunk_bytes || !segment.has_index {
+    // Blocks past the page cache come in order.
+    let is_whole = context.io == IoUsed::Uring || context.threads == 1;
+    if is_whole || segment.len < 2 * chunk_bytes || !segment.has_index {
         return borders;
     }
     // An index that cannot be read gives no hints.

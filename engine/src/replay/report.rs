@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{PartitionMap, TransactionEntry};
 use crate::error::{Error, Reason};
+use crate::io::Cache;
 use crate::log_dir::Notice;
 use crate::transaction_log::TransactionState;
 use crate::types::{Offset, TopicPartition};
@@ -266,14 +267,17 @@ pub enum IoUsed {
     Mmap,
     /// Positioned reads.
     Pread,
+    /// Reads past the page cache by io_uring.
+    Uring,
 }
 
 impl IoUsed {
-    /// `mmap` or `pread`.
+    /// `mmap`, `pread` or `uring`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mmap => "mmap",
             Self::Pread => "pread",
+            Self::Uring => "uring",
         }
     }
 }
@@ -292,6 +296,9 @@ pub struct Loaded {
     pub threads: usize,
     /// How bytes were reached.
     pub io: IoUsed,
+    /// How much of the log was in the page cache before it was read, by samples; [`Cache::Mixed`] also where the storage
+    /// cannot tell.
+    pub cache: Cache,
     /// What an id was compared by.
     pub identity: Identity,
     /// The way in which checksums were computed: a set of instructions, or the portable one.
@@ -316,7 +323,7 @@ pub enum Identity {
     #[default]
     Exact,
     /// 78 bits of a hash with keys that are fresh for each load, and their place in the table: two ids of a partition
-    /// are taken for one with a probability of at most 2⁻⁸³ for each pair. It spares the look at the older record.
+    /// are taken for one with a probability of at most 2⁻⁸² for each pair. It spares the look at the older record.
     Hash,
 }
 

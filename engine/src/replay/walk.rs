@@ -7,7 +7,7 @@ use super::bytes::Mappings;
 use super::damage::{Fault, Inspection};
 use super::observer::Meter;
 use super::partition::{Context, ground};
-use super::report::PartitionStats;
+use super::report::{IoUsed, PartitionStats};
 use super::scan::{Course, Scan};
 use crate::error::{Error, Reason};
 use crate::log::{Addresses, LogSnapshot};
@@ -57,7 +57,7 @@ impl Walk<'_> {
     pub(super) fn segment(&mut self, index: usize, from: u64) -> Result<(), Error> {
         let segment = &self.snapshot.segments[index];
         let ground = ground(self.snapshot, self.addresses, index, self.log_start);
-        let access = if self.context.is_mapped {
+        let access = if self.context.io == IoUsed::Mmap {
             // Keys of this segment may be compared with later.
             self.mappings.open(index)?;
             Access::Mapped

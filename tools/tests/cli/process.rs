@@ -230,7 +230,7 @@ fn a_directory_of_a_running_broker_is_a_moving_picture() {
     let mut lock = File::create(root.path().join(".lock")).unwrap();
     lock.write_all(b"").unwrap();
     let dir = root.path().to_str().unwrap();
-    for (choice, used) in [("auto", "pread"), ("mmap", "mmap")] {
+    for (choice, used) in [("pread", "pread"), ("mmap", "mmap")] {
         let document = redrive(["replay", "--format", "json", "--io", choice, dir]).expect(0).json();
         assert_eq!((&document["moving"], &document["io"]), (&json!(false), &json!(used)));
     }
@@ -251,4 +251,28 @@ fn a_directory_of_a_running_broker_is_a_moving_picture() {
     assert!(list.stderr.contains("picture of no single moment"), "{}", list.stderr);
     let run = finish(command().args(["replay", "--io", "mmap", dir])).expect(3);
     assert!(run.stderr.contains("a running broker holds"), "{}", run.stderr);
+}
+
+#[test]
+fn how_the_bytes_were_reached_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    write_log(root.path(), 0, &batches(&[(b"a", Some(value(1)))]));
+    let dir = root.path().to_str().unwrap();
+    // What was written just now is in the page cache, on file systems that can say so.
+    let document = redrive(["replay", "--format", "json", dir]).expect(0).json();
+    let (cache, io) = (document["cache"].as_str().unwrap(), document["io"].as_str().unwrap());
+    assert!(matches!((cache, io), ("warm", "mmap") | ("mixed", "pread")), "{cache} {io}");
+    let text = redrive(["replay", "--io", "pread", dir]).expect(0);
+    assert!(text.text().contains(&format!(" · page cache: {cache} · pread, 1 thread\n")), "{}", text.text());
+
+    let run = redrive(["replay", "--format", "json", "--io", "uring", dir]);
+    if run.code == Some(0) {
+        assert_eq!(run.json()["io"], "uring");
+    } else {
+        let run = run.expect(3);
+        assert!(run.stderr.contains("cannot read by uring") && run.stdout.is_empty(), "{}", run.stderr);
+        let required = std::env::var("REDRIVE_REQUIRE").unwrap_or_default();
+        assert!(!required.split(',').any(|name| name == "io_uring"), "{}", run.stderr);
+        eprintln!("skipped, no loads by io_uring here: {}", run.stderr);
+    }
 }
