@@ -12,7 +12,7 @@ use crate::dump::DumpStatus;
 use crate::failure::{Failure, Status};
 use crate::load::end_on_interrupt;
 use crate::text::{is_hostile, sanitize};
-use crate::{describe, dump, generate, list, manual, replay};
+use crate::{describe, dump, generate, list, manual, profile, replay};
 
 /// Loads, lists, describes and dumps Kafka's transaction logs offline: complete or refused.
 ///
@@ -65,6 +65,12 @@ pub enum Command {
     /// Nothing is left behind by what fails or is interrupted.
     #[command(after_help = EXIT_STATUS)]
     Generate(generate::GenerateArgs),
+    /// Load the transaction log several times, and say where the time goes
+    ///
+    /// Which partition was ready last and why, what is superseded, which ids are large or busy, what one thread takes
+    /// against all, and a warm page cache against what was found.
+    #[command(after_help = EXIT_STATUS)]
+    Profile(profile::ProfileArgs),
     /// Print the completions of a shell
     Completions(manual::CompletionsArgs),
     /// Print a manual page, or write all of them
@@ -86,6 +92,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Describe(args) => describe::run(args, &mut console),
         Command::Dump(args) => run_dump(args, &mut console),
         Command::Generate(args) => generate::run(args, &mut console),
+        Command::Profile(args) => profile::run(args, &mut console),
         Command::Completions(args) => manual::completions(args, &mut console),
         Command::Man(args) => manual::man(args, &mut console),
     };

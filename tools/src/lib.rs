@@ -9,7 +9,7 @@
 //! | [`json`] | JSON that is safe to look at |
 //! | [`load`] | the options of every command that loads, and the load with its progress |
 //! | [`row`] | one transactional id in JSON |
-//! | [`replay`], [`list`], [`describe`], [`dump`], [`mod@generate`], [`manual`] | the subcommands |
+//! | [`replay`], [`list`], [`describe`], [`dump`], [`mod@generate`], [`profile`], [`manual`] | the subcommands |
 //!
 //! Exit status of every command:
 //!
@@ -34,6 +34,7 @@ pub mod json;
 pub mod list;
 pub mod load;
 pub mod manual;
+pub mod profile;
 mod progress;
 pub mod replay;
 mod replay_text;

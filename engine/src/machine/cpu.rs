@@ -3,9 +3,12 @@
 //! A release is built for any CPU of its architecture. The loops that a load spends its time in are worth more: they
 //! are written once, as [`Work`], and compiled again with each set of instructions that makes a difference; which one
 //! runs is decided when the process runs.
-#![expect(
-    unsafe_code,
-    reason = "code for instructions that the build's baseline lacks may be called only where they are"
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(
+        unsafe_code,
+        reason = "code for instructions that the build's baseline lacks may be called only where they are"
+    )
 )]
 
 #[cfg(target_arch = "x86_64")]

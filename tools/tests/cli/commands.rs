@@ -380,7 +380,7 @@ fn bad_usage_is_2() {
         vec!["nonsense"],
         vec!["replay"],
         vec!["replay", "--threads", "0", &dir],
-        vec!["replay", "--io", "uring", &dir],
+        vec!["replay", "--io", "fastest", &dir],
         vec!["replay", "--partition", "-1", &dir],
         vec!["list", "--state", "Open", &dir],
         vec!["list", "--id-pattern", "(", &dir],
@@ -489,7 +489,7 @@ fn completions_and_pages_come_from_the_command_line() {
     let run = redrive(["man", "--out", out.to_str().unwrap()]).expect(0);
     assert!(run.stdout.is_empty());
     let names: Vec<_> = listing(&out).into_iter().map(|(path, ..)| path).collect();
-    let expected = ["completions", "describe", "dump", "generate", "list", "man", "replay"];
+    let expected = ["completions", "describe", "dump", "generate", "list", "man", "profile", "replay"];
     let mut expected: Vec<_> = expected.iter().map(|name| out.join(format!("redrive-{name}.1"))).collect();
     expected.push(out.join("redrive.1"));
     assert_eq!(names, expected);

@@ -8,4 +8,5 @@ mod dump;
 mod generate;
 mod hostile;
 mod process;
+mod profile;
 mod refusals;
