@@ -267,6 +267,14 @@ fn a_budget_refuses_what_does_not_fit() {
         assert!(loaded.peak_map_bytes <= 40_000);
         let loaded = root.replay().io(io).memory_budget(Some(2_000_000)).run().expect("a load");
         assert_eq!(loaded.partitions[0].map().expect("loaded").len(), 5000);
+        // Every id has one record, so all bytes are live; there are enough of them for every check on the way.
+        let outcome = &loaded.partitions[0];
+        assert_eq!(
+            outcome.live_bytes(),
+            outcome.stats().map(|stats| stats.bytes),
+            "{:?}",
+            outcome.decode_error()
+        );
         let bytes: usize = loaded.maps().map(|map| map.bytes()).sum();
         assert!(loaded.peak_map_bytes >= bytes as u64 && loaded.peak_map_bytes <= 2_000_000);
     }

@@ -330,8 +330,9 @@ impl Replay {
         }
         observer.progress(&progress(partitions.len()));
         if self.counts_live_bytes {
+            // That the loading came to its end is no reason to leave this.
+            is_abandoned.store(false, Ordering::Relaxed);
             thread::scope(|scope| -> Result<(), Error> {
-                let _abandon = SetOnDrop(&is_abandoned);
                 for number in 0..threads.min(partitions.len()) {
                     thread::Builder::new()
                         .name(format!("redrive-decode-{number}"))
