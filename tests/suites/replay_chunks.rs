@@ -254,6 +254,12 @@ fn a_budget_refuses_what_does_not_fit() {
     };
     let many = SegmentFile { base_offset: 0, bytes: (0..5000).flat_map(batch).collect() };
     let few = SegmentFile { base_offset: 0, bytes: (0..3).flat_map(batch).collect() };
+    // A torn tail behind what did not fit does not make it fit.
+    let torn = SegmentFile { base_offset: 0, bytes: [&many.bytes[..], &[7; 30]].concat() };
+    for io in [IoChoice::Mmap, IoChoice::Pread] {
+        let outcome = judge::run_one(&Root::of(&[torn.clone()]).replay().io(io).memory_budget(Some(40_000)));
+        assert!(matches!(outcome.error(), Some(Error::Memory { .. })), "{io:?}: {:?}", outcome.error());
+    }
     let root = Root::of(&[many]).partition("__transaction_state-1", &[few]);
     for io in [IoChoice::Mmap, IoChoice::Pread] {
         let loaded = root.replay().io(io).memory_budget(Some(40_000)).run().expect("a load");

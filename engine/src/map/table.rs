@@ -276,7 +276,9 @@ impl<const SLOTS: usize> Shape<SLOTS> {
         let place = self.place_of(hash, 0);
         let now = words.line(line);
         let slot = Self::may_be(&now, place, hash).trailing_zeros() as usize;
-        if slot < SLOTS { Found { line, slot, word: now[slot] } } else { Found::default() }
+        // Where hashes are compared, the tag and the place count too.
+        let is_there = slot < SLOTS && (now[slot] ^ place) & PLACE_MASK == 0;
+        if is_there { Found { line, slot, word: now[slot] } } else { Found::default() }
     }
 
     /// The slot of a key, or a new one whose content `make` gives; it is not asked for a content that it gives twice.

@@ -61,9 +61,16 @@ impl Budget {
 
     /// Keeps lines for later.
     fn keep(&self, lines: Lines) {
+        let bytes = lines.bytes() as u64;
+        // Not under the lock: it may have to empty what is kept.
+        if self.take(bytes).is_err() {
+            return;
+        }
         let mut spare = self.spare();
-        if spare.len() < SPARE_MAX && self.take(lines.bytes() as u64).is_ok() {
+        if spare.len() < SPARE_MAX {
             spare.push(lines);
+        } else {
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
 

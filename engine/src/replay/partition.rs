@@ -137,8 +137,10 @@ impl State {
     }
 
     fn close(&mut self, segment: usize, end: End) {
-        if matches!(self.segments[segment].end, End::Open) {
-            self.segments[segment].end = end;
+        let before = &mut self.segments[segment].end;
+        // What could not be applied lies before the problem, and must not be lost behind it.
+        if matches!(before, End::Open) || matches!((&*before, &end), (End::Problem, End::Failed(_))) {
+            *before = end;
         }
         self.last_needed = self.last_needed.min(segment);
     }
