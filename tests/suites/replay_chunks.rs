@@ -257,7 +257,9 @@ fn a_budget_refuses_what_does_not_fit() {
     // A torn tail behind what did not fit does not make it fit.
     let torn = SegmentFile { base_offset: 0, bytes: [&many.bytes[..], &[7; 30]].concat() };
     for io in [IoChoice::Mmap, IoChoice::Pread] {
-        let outcome = judge::run_one(&Root::of(&[torn.clone()]).replay().io(io).memory_budget(Some(40_000)));
+        let outcome = judge::run_one(
+            &Root::of(std::slice::from_ref(&torn)).replay().io(io).memory_budget(Some(40_000)),
+        );
         assert!(matches!(outcome.error(), Some(Error::Memory { .. })), "{io:?}: {:?}", outcome.error());
     }
     let root = Root::of(&[many]).partition("__transaction_state-1", &[few]);
