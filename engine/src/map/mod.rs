@@ -260,11 +260,11 @@ impl Index {
         }
     }
 
-    /// Whether the table should grow before there are `ids`.
-    pub(crate) fn is_full(&self, ids: usize) -> bool {
+    /// Lines of the table.
+    pub(crate) fn lines(&self) -> usize {
         match self {
-            Self::InLog(table) | Self::Arena(table, _) => table.shape().is_full(ids),
-            Self::ByHash(table) => table.shape().is_full(ids),
+            Self::InLog(table) | Self::Arena(table, _) => table.lines(),
+            Self::ByHash(table) => table.lines(),
         }
     }
 

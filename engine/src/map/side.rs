@@ -57,11 +57,6 @@ impl Side {
         entry.records.get(rank).map(|record| see(*batch, record))
     }
 
-    /// Whether a batch begins at an address that has side entries.
-    pub(crate) fn holds(&self, batch: u64) -> bool {
-        self.read().contains_key(&batch)
-    }
-
     /// Whether the record at an address is one of this id.
     pub(crate) fn is(&self, address: u64, id: &[u8]) -> bool {
         self.with(address, |_, record| *record.id == *id).unwrap_or(false)

@@ -412,6 +412,11 @@ impl<const SLOTS: usize> Table<SLOTS> {
         self.entries.load(Ordering::Relaxed)
     }
 
+    /// Lines.
+    pub(crate) fn lines(&self) -> usize {
+        self.lines.len()
+    }
+
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         self.lines.bytes()

@@ -176,17 +176,17 @@ fn side_entries_are_told_apart_and_let_go() {
     assert!(side.is(100, b"a") && side.is(101, b"b") && side.is(200, b"a"));
     assert!(!side.is(100, b"b") && !side.is(102, b"a") && !side.is(99, b"a") && !side.is(201, b"a"));
     assert_eq!(side.with(101, |batch, record| (batch, record.ordinal)), Some((100, 4)));
-    assert!(side.holds(100) && !side.holds(101));
     let bytes = side.bytes();
+    let holds = |side: &Side, batch| side.with(batch, |_, _| ()).is_some();
     supersede(&side, Newest::new(100, Mark::Side), Newest::new(200, Mark::Side));
     assert!(side.is(101, b"b"), "one of two is left");
     supersede(&side, Newest::new(300, Mark::Tombstone), Newest::new(101, Mark::Side));
-    assert!(!side.holds(100) && side.holds(200) && side.bytes() < bytes);
+    assert!(!holds(&side, 100) && holds(&side, 200) && side.bytes() < bytes);
     // The same record twice is no newer one.
     supersede(&side, Newest::new(200, Mark::Side), Newest::new(200, Mark::Side));
-    assert!(side.holds(200));
+    assert!(holds(&side, 200));
     let taken = side.take();
-    assert!(taken.holds(200) && !side.holds(200));
+    assert!(holds(&taken, 200) && !holds(&side, 200));
     assert_eq!((side.bytes(), taken.bytes() > 0), (0, true));
 }
 
@@ -240,4 +240,31 @@ fn a_table_grows_until_its_bits_run_out() {
     let refuses = |_| Err(io::ErrorKind::OutOfMemory.into());
     assert!(matches!(table.grow(0, refuses), Err(GrowFault::Memory { .. })));
     assert_eq!(table.len(), 0, "as it was");
+}
+
+/// Two ids whose hashes agree but for the tag are two, whether the second is met beside the first or later.
+#[test]
+fn by_hash_the_tag_counts_too() {
+    let hash = |tag: u64| IdHash { place: tag << 40 | 3, identity: 77 };
+    let hashes =
+        [hash(0), IdHash { place: 1 << 12 | 3, ..hash(0) }, IdHash { place: 2 << 12 | 3, ..hash(0) }];
+    let candidate = |address: usize| Candidate {
+        hash: hashes[address],
+        newest: Newest::new(address as u64, Mark::Tombstone),
+        id_at: 0,
+        id: IdShape::new(0, true),
+    };
+    let mut index = Index::new(Form::ByHash, 0, lines).expect("memory");
+    let (side, mut extent) = (Side::default(), Extent::default());
+    for candidates in [vec![candidate(0), candidate(1)], vec![candidate(2)], vec![candidate(0), candidate(1)]]
+    {
+        let (cpu, ids) = (CpuKind::detect(), IdBytes { window: &[], extra: &[] });
+        let with = With { cpu, ids, keys: &(), side: &side, extent: &mut extent };
+        assert_eq!(index.apply_alone(&candidates, with).expect("memory"), candidates.len());
+    }
+    assert_eq!(index.len(), 3);
+    for (address, hash) in hashes.into_iter().enumerate() {
+        let found = index.get(hash, b"", &(), &side).expect("each is there");
+        assert_eq!(found.address(), address as u64);
+    }
 }

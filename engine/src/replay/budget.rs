@@ -51,7 +51,7 @@ impl Budget {
         match found {
             Some(mut lines) => {
                 // They are charged for by whoever takes them.
-                self.used.fetch_sub(lines.bytes() as u64, Ordering::Relaxed);
+                self.give_back(lines.bytes() as u64);
                 lines.clear();
                 Ok(lines)
             }
@@ -70,7 +70,7 @@ impl Budget {
         if spare.len() < SPARE_MAX {
             spare.push(lines);
         } else {
-            self.used.fetch_sub(bytes, Ordering::Relaxed);
+            self.give_back(bytes);
         }
     }
 
@@ -80,18 +80,24 @@ impl Budget {
 
     /// Takes bytes; `Err` with what would have been taken in all, if that is too much.
     fn take(&self, bytes: u64) -> Result<(), u64> {
-        let mut used = self.used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-        if used > self.limit {
+        let add = || {
+            self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(bytes).filter(|used| *used <= self.limit)
+            })
+        };
+        let before = add().or_else(|_| {
             // What is kept for later goes first.
             let spare: u64 = self.spare().drain(..).map(|lines| lines.bytes() as u64).sum();
-            used = self.used.fetch_sub(spare, Ordering::Relaxed).saturating_sub(spare);
-        }
-        if used > self.limit {
-            self.used.fetch_sub(bytes, Ordering::Relaxed);
-            return Err(used);
-        }
+            self.give_back(spare);
+            add()
+        });
+        let used = before.map_err(|used| used.saturating_add(bytes))? + bytes;
         self.peak.fetch_max(used, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -100,7 +106,7 @@ impl Budget {
 pub(super) struct Charge<'a> {
     budget: &'a Budget,
     partition: &'a TopicPartition,
-    held: AtomicU64,
+    held: Mutex<u64>,
 }
 
 impl Drop for Charge<'_> {
@@ -111,7 +117,7 @@ impl Drop for Charge<'_> {
 
 impl<'a> Charge<'a> {
     pub(super) fn new(budget: &'a Budget, partition: &'a TopicPartition) -> Self {
-        Self { budget, partition, held: AtomicU64::new(0) }
+        Self { budget, partition, held: Mutex::new(0) }
     }
 
     /// A new map in place of what was held.
@@ -132,20 +138,34 @@ impl<'a> Charge<'a> {
     /// [`Error::Memory`]; the map is then as it was.
     pub(super) fn grow(&self, index: &mut Index, ids: usize) -> Result<(), Error> {
         // What is expected may cost too much where what is needed does not.
-        let wanted = [ids, 0].map(|ids| (ids, (index.lines_to_grow(ids) * size_of::<Line>()) as u64));
-        let mut taken = Err(0);
-        for (ids, bytes) in wanted {
-            taken = self.budget.take(bytes).map(|()| (ids, bytes));
-            if taken.is_ok() {
+        let mut result = Ok(());
+        for ids in [ids, 0] {
+            result = self.grow_to(index, ids);
+            if result.is_ok() {
                 break;
             }
         }
-        let (ids, bytes) = taken.map_err(|needed| self.refused(needed, index.len()))?;
-        let grown = index.grow(ids, |count| self.budget.lines(count));
-        self.budget.used.fetch_sub(bytes, Ordering::Relaxed);
-        let old = grown.map_err(|fault| self.fault(index.len(), fault))?;
-        self.budget.keep(old);
-        Ok(())
+        result
+    }
+
+    fn grow_to(&self, index: &mut Index, ids: usize) -> Result<(), Error> {
+        let bytes = (index.lines_to_grow(ids) * size_of::<Line>()) as u64;
+        self.budget.take(bytes).map_err(|needed| self.refused(needed, index.len()))?;
+        match index.grow(ids, |count| self.budget.lines(count)) {
+            Ok(old) => {
+                // What was taken is held from now on, in place of the old lines.
+                self.budget.give_back(old.bytes() as u64);
+                let mut held = self.held();
+                *held = (*held + bytes).saturating_sub(old.bytes() as u64);
+                drop(held);
+                self.budget.keep(old);
+                Ok(())
+            }
+            Err(fault) => {
+                self.budget.give_back(bytes);
+                Err(self.fault(index.len(), fault))
+            }
+        }
     }
 
     /// Holds as much as a map has now.
@@ -154,21 +174,22 @@ impl<'a> Charge<'a> {
     /// [`Error::Memory`].
     pub(super) fn set(&self, index: &Index, side: &Side) -> Result<(), Error> {
         let bytes = (index.bytes() + side.bytes()) as u64;
-        let held = self.held.swap(bytes, Ordering::Relaxed);
-        if bytes >= held {
-            self.budget.take(bytes - held).map_err(|needed| {
-                self.held.fetch_sub(bytes - held, Ordering::Relaxed);
-                self.refused(needed, index.len())
-            })
-        } else {
-            self.budget.used.fetch_sub(held - bytes, Ordering::Relaxed);
-            Ok(())
+        let mut held = self.held();
+        match bytes.checked_sub(*held) {
+            Some(more) => self.budget.take(more).map_err(|needed| self.refused(needed, index.len()))?,
+            None => self.budget.give_back(*held - bytes),
         }
+        *held = bytes;
+        Ok(())
     }
 
     /// Holds nothing any more.
     pub(super) fn release(&self) {
-        self.budget.used.fetch_sub(self.held.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        self.budget.give_back(std::mem::take(&mut *self.held()));
+    }
+
+    fn held(&self) -> MutexGuard<'_, u64> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The system gives no more memory.
@@ -191,5 +212,68 @@ impl<'a> Charge<'a> {
 
     fn error(&self, needed: u64, ids: usize, reason: String) -> Error {
         Error::Memory { partition: self.partition.clone(), needed, ids: ids as u64, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(count: usize) -> Lines {
+        Lines::zeroed(count).unwrap()
+    }
+
+    #[test]
+    fn what_is_kept_for_later_goes_before_anything_is_refused() {
+        let budget = Budget::new(Some(1000));
+        budget.take(640).unwrap();
+        budget.give_back(640);
+        budget.keep(lines(10));
+        assert_eq!(budget.take(361).map(|()| budget.spare().len()), Ok(0), "the kept ones went");
+        assert_eq!(budget.take(640), Err(1001));
+        budget.give_back(361);
+        assert_eq!((budget.used.load(Ordering::Relaxed), budget.peak()), (0, 640));
+        budget.keep(lines(10));
+        let again = budget.lines(10).unwrap();
+        assert_eq!(
+            (again.bytes(), budget.used.load(Ordering::Relaxed)),
+            (640, 0),
+            "charged by whoever takes them"
+        );
+    }
+
+    /// There is no room for the lines, and others are kept: to look for room is to empty those.
+    #[test]
+    fn lines_that_do_not_fit_are_let_go() {
+        let budget = Budget::new(Some(1000));
+        budget.keep(lines(5));
+        budget.take(600).unwrap();
+        budget.keep(lines(10));
+        assert_eq!((budget.spare().len(), budget.used.load(Ordering::Relaxed)), (0, 600));
+    }
+
+    #[test]
+    fn a_table_that_grows_is_held_from_then_on() {
+        let partition = TopicPartition { topic: "t".to_owned(), partition: 0 };
+        let budget = Budget::new(Some(100_000));
+        let charge = Charge::new(&budget, &partition);
+        let mut index = charge.renew(Form::ByHash, 1).unwrap();
+        let mut bytes = index.bytes() as u64;
+        assert_eq!(budget.used.load(Ordering::Relaxed), bytes);
+        // An expectation that does not fit is given up for what is needed.
+        charge.grow(&mut index, 1_000_000).unwrap();
+        assert_eq!(index.bytes() as u64, 2 * bytes);
+        assert_eq!(*charge.held(), 2 * bytes);
+        assert_eq!(budget.used.load(Ordering::Relaxed), 3 * bytes, "with the old lines, kept");
+        bytes *= 2;
+        while let Ok(()) = charge.grow(&mut index, 0) {
+            bytes *= 2;
+        }
+        assert!(bytes <= 100_000 && 3 * bytes > 100_000, "{bytes}: the old and the new table together");
+        assert_eq!((index.bytes() as u64, *charge.held()), (bytes, bytes), "as it was");
+        drop(charge);
+        let spare: u64 = budget.spare().iter().map(|lines| lines.bytes() as u64).sum();
+        assert_eq!(budget.used.load(Ordering::Relaxed), spare);
+        assert!(budget.peak() <= 100_000);
     }
 }

@@ -258,6 +258,7 @@ impl Replay {
             rules,
             hasher: &hasher,
             threads,
+            segments: jobs.iter().map(|job| job.segments().count()).sum(),
             chunk_bytes: self.chunk_bytes,
             budget: &budget,
             cancel,
@@ -619,17 +620,11 @@ impl<'a> Pool<'a> {
             };
             let begun = Instant::now();
             let mut cursor = Cursor::new(DECODE_BYTES);
-            let mut seen = 0u64;
-            let live_bytes = map.live_bytes(|address| {
-                seen += 1;
-                if seen.is_multiple_of(4096) && self.context.is_stopped() {
-                    return Err(Error::Cancelled);
-                }
-                match run.mappings().batch_size(address) {
-                    Some(size) => Ok(size),
-                    None => map.records().batch_size(&mut cursor, address),
-                }
-            });
+            let size = |address| match run.mappings().batch_size(address) {
+                Some(size) => Ok(size),
+                None => map.records().batch_size(&mut cursor, address),
+            };
+            let live_bytes = map.live_bytes(size, || self.context.is_stopped());
             let _ = outcome.decoded.set(Decoded { live_bytes, elapsed: begun.elapsed() });
         }
     }

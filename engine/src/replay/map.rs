@@ -130,6 +130,10 @@ impl PartitionMap {
     fn entries(&self, keep: impl Fn(TransactionState) -> bool) -> Entries<'_> {
         let mut wanted = Vec::new();
         self.index.for_each(|newest| wanted.extend(self.wanted(newest).filter(|record| keep(record.state))));
+        self.read(wanted)
+    }
+
+    fn read(&self, mut wanted: Vec<Wanted>) -> Entries<'_> {
         wanted.sort_unstable_by_key(|record| (record.batch, record.ordinal));
         // Few among many are read one by one.
         let piece_bytes = if wanted.len() * 16 < self.ids { LOOK_UP_BYTES } else { WALK_BYTES };
@@ -150,24 +154,37 @@ impl PartitionMap {
     }
 
     /// Bytes of the newest records, each with its share of the batch header: what a perfect compaction would keep.
-    /// `size` gives the bytes of a batch at an address.
-    pub(super) fn live_bytes(&self, mut size: impl FnMut(u64) -> Result<u64, Error>) -> Result<u64, Error> {
-        let (mut alone, mut others) = (Vec::new(), 0);
+    /// `size` gives the bytes of a batch at an address; `is_stopped` is asked now and then. Takes 8 bytes of memory an id.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`], and as [`iter`](Self::iter).
+    pub(super) fn live_bytes(
+        &self,
+        mut size: impl FnMut(u64) -> Result<u64, Error>,
+        is_stopped: impl Fn() -> bool,
+    ) -> Result<u64, Error> {
+        let (mut alone, mut others) = (Vec::new(), Vec::new());
         self.index.for_each(|newest| match newest.mark() {
             Mark::State(_) => alone.push(newest.address()),
             Mark::Tombstone => {}
-            Mark::Side => others += 1,
+            Mark::Side => others.extend(self.wanted(newest)),
         });
         alone.sort_unstable();
         let mut bytes = 0;
-        for address in alone {
-            bytes += size(address)?;
-        }
-        if others > 0 {
-            // Records of larger batches are few; they say their size when they are read.
-            for entry in self.entries(|_| true).of_side() {
-                bytes += u64::from(entry?.stored_bytes());
+        for some in alone.chunks(4096) {
+            if is_stopped() {
+                return Err(Error::Cancelled);
             }
+            for address in some {
+                bytes += size(*address)?;
+            }
+        }
+        // Records of larger batches say their size when they are read.
+        for entry in self.read(others) {
+            if is_stopped() {
+                return Err(Error::Cancelled);
+            }
+            bytes += u64::from(entry?.stored_bytes());
         }
         Ok(bytes)
     }
@@ -200,15 +217,6 @@ struct Entries<'a> {
     next: usize,
     ready: VecDeque<TransactionEntry>,
     cursor: Cursor,
-}
-
-impl Entries<'_> {
-    /// Only those whose record is not alone in its batch, or is compressed.
-    fn of_side(mut self) -> Self {
-        let side = &self.map.side;
-        self.wanted.retain(|record| side.holds(record.batch));
-        self
-    }
 }
 
 impl Iterator for Entries<'_> {

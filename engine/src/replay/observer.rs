@@ -82,6 +82,11 @@ impl Totals {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.records.fetch_add(records, Ordering::Relaxed);
     }
+
+    /// Bytes that will be walked again.
+    pub(super) fn take_back(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 /// What one thread has not told of yet: told now and then, so that threads do not fight for the same cache line.

@@ -27,15 +27,17 @@ use crate::types::Offset;
 
 /// Most segments of a partition that are mapped at once so that keys can be compared where they lie.
 pub(super) const MAPPED_SEGMENTS_MAX: usize = 256;
+/// Most segments of a load of which mappings are kept: Linux allows a process 65,530 mappings by default.
+const MAPPED_IN_ALL_MAX: usize = 30_000;
 /// Bytes of a log for which the table has room for one id at first.
 const BYTES_PER_ROOM: u64 = 8 << 10;
 /// Largest offset index that is read for hints; Kafka's default size is 10 MiB.
 const INDEX_BYTES_MAX: usize = 64 << 20;
+/// How many times as many ids as there are a table makes room for at most.
+const GROWTH_MAX: usize = 8;
 /// Looks at the chunk before, and turns of an idle loop between two of them, until a thread goes to sleep: some 50 µs.
 const LOOKS: usize = if cfg!(miri) { 1 } else { 100 };
 const SPINS: usize = 50;
-/// Records that are looked at together when a table is said to be full.
-const GROUP: usize = 64;
 
 /// What all partitions of a load share.
 #[derive(Debug)]
@@ -47,6 +49,8 @@ pub(super) struct Context<'a> {
     pub(super) hasher: &'a IdHasher,
     /// Threads that may work on one partition.
     pub(super) threads: usize,
+    /// Segments of all partitions.
+    pub(super) segments: usize,
     /// Bytes that are scanned before they are applied.
     pub(super) chunk_bytes: usize,
     pub(super) budget: &'a Budget,
@@ -143,6 +147,21 @@ impl State {
             *before = end;
         }
         self.last_needed = self.last_needed.min(segment);
+    }
+}
+
+/// Lets nobody wait for a chunk whose worker panicked; the panic itself goes on to whoever runs the load.
+struct CloseOnPanic<'r, 'a> {
+    run: &'r Run<'a>,
+    segment: usize,
+}
+
+impl Drop for CloseOnPanic<'_, '_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.run.state().close(self.segment, End::Failed(Error::Cancelled));
+            self.run.turn.notify_all();
+        }
     }
 }
 
@@ -247,7 +266,9 @@ impl<'a> Run<'a> {
         };
         let mut ahead = None;
         while let Some(chunk) = ahead.take().or_else(|| self.take()) {
+            let guard = CloseOnPanic { run: self, segment: chunk.segment };
             let result = self.chunk(chunk, worker, &mut ahead);
+            drop(guard);
             worker.direct.end();
             let mut state = self.state();
             if let Err(error) = result {
@@ -384,14 +405,14 @@ impl<'a> Run<'a> {
         let cpu = self.context.rules.cpu;
         while !left.is_empty() {
             let with = With { cpu, ids, keys: &self.mappings, side: &self.side, extent };
-            let applied = if self.workers.load(Ordering::Acquire) == 1 {
+            let (applied, lines) = if self.workers.load(Ordering::Acquire) == 1 {
                 let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
                 let Some(index) = &mut *index else { return Ok(()) };
-                index.apply_alone(left, with)
+                (index.apply_alone(left, with), index.lines())
             } else {
                 let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
                 let Some(index) = &*index else { return Ok(()) };
-                index.apply_shared(left, with)
+                (index.apply_shared(left, with), index.lines())
             };
             let applied = applied.map_err(|source| self.charge.refused_by_system(self.ids(), &source))?;
             left = &left[applied..];
@@ -399,7 +420,7 @@ impl<'a> Run<'a> {
                 let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
                 let Some(index) = &mut *index else { return Ok(()) };
                 // Another thread may have been here before.
-                if index.is_full(index.len() + left.len().min(GROUP)) || applied == 0 {
+                if index.lines() == lines {
                     self.charge.grow(index, self.expected(index.len()))?;
                 }
             }
@@ -425,7 +446,8 @@ impl<'a> Run<'a> {
         } else {
             second * stretches
         };
-        ids.saturating_add(more as usize)
+        // A log can begin with what is not like the rest of it, so no guess goes too far.
+        ids.saturating_add(more as usize).min(ids.saturating_mul(GROWTH_MAX))
     }
 
     fn course_of_ids(&self) -> MutexGuard<'_, Vec<(u64, usize)>> {
@@ -461,13 +483,13 @@ impl<'a> Run<'a> {
                 broker: BrokerView::DropsLog,
             })))
         });
+        let result = result.map(|Walk { index, side, scan, log_start, .. }| (index, side, scan, log_start));
         // Skipped or not read at all: it is done with.
         context.totals.add(snapshot.bytes().saturating_sub(self.walked.load(Ordering::Relaxed)), 0);
-        let mut walk = result?;
-        let log_end_offset = walk.scan.course.expected;
-        let mut stats = std::mem::take(&mut walk.scan.stats);
-        stats.log_start_offset = walk.log_start;
-        stats.log_end_offset = log_end_offset;
+        let (index, side, scan, log_start) = result?;
+        let mut stats = scan.stats;
+        stats.log_start_offset = log_start;
+        stats.log_end_offset = scan.course.expected;
         stats.segments = snapshot.segments.len();
         stats.phases = Phases {
             open: self.open,
@@ -475,7 +497,6 @@ impl<'a> Run<'a> {
             index: Duration::from_nanos(self.index_nanos.load(Ordering::Relaxed)),
             ..Phases::default()
         };
-        let Walk { index, side, .. } = walk;
         Ok(Finished { index, side, stats })
     }
 
@@ -491,29 +512,33 @@ impl<'a> Run<'a> {
                 walk.scan.course.expected = self.snapshot.segments[number + 1].base_offset;
                 continue;
             }
-            // Cancelled ones among them: whatever failed first in the log counts.
-            if let End::Failed(error) = segment.end {
-                return Err(error);
-            }
             let is_behind = info.base_offset >= walk.scan.course.expected;
-            if is_behind && matches!(segment.end, End::Open) {
-                walk.scan.course.expected = info.base_offset;
-                walk.join(&segment.course, &segment.stats);
-                walk.scan.stats.bytes += info.len;
-                continue;
+            // Cancelled ones among them: whatever failed first in the log counts.
+            match segment.end {
+                End::Failed(error) if is_behind || self.context.rules.lenient => return Err(error),
+                End::Open if is_behind => {
+                    walk.join(info.base_offset, &segment.course, &segment.stats);
+                    walk.scan.stats.bytes += info.len;
+                    continue;
+                }
+                _ => {}
             }
             if self.context.rules.lenient {
                 // What may be skipped depends on all that came before: the slow way, from the beginning.
                 drop(walk);
                 return self.walk_all(self.log_start);
             }
-            let mut position = 0;
             if is_behind {
-                walk.scan.course.expected = info.base_offset;
-                walk.join(&segment.course, &segment.stats);
-                position = segment.proven;
+                walk.join(info.base_offset, &segment.course, &segment.stats);
+                walk.segment(number, segment.proven)?;
+            } else {
+                walk.segment(number, 0)?;
             }
-            walk.segment(number, position)?;
+            if number + 1 < self.snapshot.segments.len() {
+                // The bytes were not the same the second time, and what lies behind was not read for the first's sake.
+                drop(walk);
+                return self.walk_all(self.log_start);
+            }
         }
         walk.apply()?;
         Ok(walk)
@@ -522,6 +547,7 @@ impl<'a> Run<'a> {
     /// The whole partition the slow way, batch by batch.
     fn walk_all(&self, log_start: Offset) -> Result<Walk<'_>, Error> {
         let index = self.charge.renew(form(self.snapshot, self.context), room(self.snapshot))?;
+        self.context.totals.take_back(self.walked.swap(0, Ordering::Relaxed));
         let mut walk = self.walk(index, Side::default(), log_start);
         for number in 0..self.snapshot.segments.len() {
             if is_below(self.snapshot, number, log_start) {
@@ -544,7 +570,7 @@ impl<'a> Run<'a> {
             charge: &self.charge,
             index,
             side,
-            scan: Scan::starting(&self.context.rules, self.context.hasher, first),
+            scan: Scan::of_walk(&self.context.rules, self.context.hasher, first),
             extent: Extent::default(),
             log_start,
             meter: Meter::new(self.context.totals, &self.walked),
@@ -571,7 +597,10 @@ fn is_below(snapshot: &LogSnapshot, number: usize, log_start: Offset) -> bool {
 fn form(snapshot: &LogSnapshot, context: &Context<'_>) -> Form {
     if context.hasher.is_identity() {
         Form::ByHash
-    } else if context.io == IoUsed::Mmap && snapshot.segments.len() <= MAPPED_SEGMENTS_MAX {
+    } else if context.io == IoUsed::Mmap
+        && snapshot.segments.len() <= MAPPED_SEGMENTS_MAX
+        && context.segments <= MAPPED_IN_ALL_MAX
+    {
         Form::InLog
     } else {
         Form::Arena

@@ -101,6 +101,8 @@ type RecordFault<'r> = (Fault, Option<&'r [u8]>);
 pub(super) struct Scan<'a> {
     pub(super) rules: &'a Rules,
     pub(super) hasher: &'a IdHasher,
+    /// Whether this goes on from all that came before, which what is put up with depends on.
+    is_walk: bool,
     pub(super) candidates: Vec<Candidate>,
     extra: Vec<u8>,
     side: Vec<(u64, Vec<SideRecord>)>,
@@ -114,6 +116,7 @@ impl<'a> Scan<'a> {
         Self {
             rules,
             hasher,
+            is_walk: false,
             candidates: Vec::new(),
             extra: Vec::new(),
             side: Vec::new(),
@@ -123,9 +126,9 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// One that expects an offset.
-    pub(super) fn starting(rules: &'a Rules, hasher: &'a IdHasher, expected: Offset) -> Self {
-        Self { course: Course::from(expected), ..Self::new(rules, hasher) }
+    /// One for a walk from the beginning, where an offset is expected.
+    pub(super) fn of_walk(rules: &'a Rules, hasher: &'a IdHasher, expected: Offset) -> Self {
+        Self { course: Course::from(expected), is_walk: true, ..Self::new(rules, hasher) }
     }
 
     /// Forgets what was found, keeps the memory for it, and counts on.
@@ -171,92 +174,7 @@ impl<'a> Scan<'a> {
         // A batch takes at least its header.
         self.candidates.reserve((until - from) / HEADER_LEN + 1);
         let cpu = self.rules.cpu;
-        let walk = Walking { scan: self, ground, window, window_at, from, until };
-        cpu.run(walk)
-    }
-
-    #[inline(always)]
-    fn walk<const IDENTITY: bool>(
-        &mut self,
-        cpu: impl Cpu,
-        ground: &Ground<'_>,
-        window: &[u8],
-        window_at: u64,
-        from: usize,
-        until: usize,
-    ) -> (usize, Stop) {
-        let mut at = from;
-        let stop = loop {
-            // From where a gap before the next batch is measured is known behind the first.
-            if self.course.end == Some(self.course.expected) {
-                at = self.streak::<IDENTITY>(cpu, ground, window, window_at, at, until);
-            }
-            if at >= until {
-                break Stop::Border;
-            }
-            match self.unusual(ground, &window[at..], window_at + at as u64) {
-                Ok(size) => at += size,
-                Err(stop) => break stop,
-            }
-            if self.is_full() {
-                break Stop::Full;
-            }
-        };
-        (at, stop)
-    }
-
-    /// Walks as long as batches are usual; where the first begins that is not.
-    #[inline(always)]
-    fn streak<const IDENTITY: bool>(
-        &mut self,
-        cpu: impl Cpu,
-        ground: &Ground<'_>,
-        window: &[u8],
-        window_at: u64,
-        from: usize,
-        until: usize,
-    ) -> usize {
-        // All that changes from batch to batch is kept outside of `self`, in registers.
-        let mut at = from;
-        let Course { mut expected_before, expected: Offset(mut expected), .. } = self.course;
-        let (mut batches, mut tombstones, mut gaps, mut gap_offsets) = (0, 0, 0, 0);
-        let largest = ground.base_offset.0.saturating_add(i64::from(i32::MAX));
-        let address = ground.address + window_at;
-        while at < until {
-            let rest = &window[at..];
-            // Where the next batch begins stands in bytes that are waited for, so the processor cannot look ahead by
-            // itself.
-            prefetch_ahead(rest, AHEAD);
-            let Some(Usual { size, base_offset, id_at, id_len, mark }) = usual(rest, cpu) else { break };
-            let least = expected.max(ground.log_start.0);
-            if base_offset < least || base_offset > largest || id_len > HASHED_SHORT {
-                break;
-            }
-            let (hash, is_ascii) = self.hasher.short::<IDENTITY>(cpu, &rest[id_at..], id_len);
-            if !is_ascii {
-                break;
-            }
-            batches += 1;
-            tombstones += u64::from(mark == Mark::Tombstone);
-            gaps += u64::from(base_offset != expected);
-            gap_offsets += base_offset.abs_diff(expected);
-            (expected_before, expected) = (Offset(expected), base_offset + 1);
-            self.candidates.push(Candidate {
-                hash,
-                newest: Newest::new(address + at as u64, mark),
-                id_at: (at + id_at) as u32,
-                id: IdShape::new(id_len, false),
-            });
-            at += size;
-        }
-        let expected = Offset(expected);
-        self.course = Course { expected_before, expected, end: Some(expected), ..self.course };
-        self.stats.batches += batches;
-        self.stats.records += batches;
-        self.stats.tombstones += tombstones;
-        self.stats.gaps += gaps;
-        self.stats.gap_offsets += gap_offsets;
-        at
+        cpu.run(Walking { scan: self, ground, window, window_at, at: from, until })
     }
 
     #[cold]
@@ -293,7 +211,7 @@ impl<'a> Scan<'a> {
         let (base, last) = (frame.base_offset(), frame.last_offset());
         if base < self.course.expected {
             let reason = Reason::OffsetGoesBack { expected: self.course.expected, found: base };
-            if !self.rules.lenient || !self.distrust_last_offset(base) {
+            if !self.is_walk || !self.rules.lenient || !self.distrust_last_offset(base) {
                 return Err(plain(reason));
             }
             self.note_place(ground.path, base, position, reason.to_string());
@@ -364,7 +282,7 @@ impl<'a> Scan<'a> {
                     // Until the batch is done, the address is the number of the record.
                     Ok(Some((id, mark))) => {
                         let newest = Newest::new((self.stats.records - 1) & NUMBER_MASK, mark);
-                        self.push(id, newest);
+                        self.push(id, newest)?;
                     }
                     Err((fault, id)) => {
                         let id = id.map(<[u8]>::to_vec);
@@ -464,13 +382,16 @@ impl<'a> Scan<'a> {
     }
 
     /// Adds a candidate whose id is copied, as Kafka reads it.
-    fn push(&mut self, id: &[u8], newest: Newest) {
+    fn push(&mut self, id: &[u8], newest: Newest) -> Result<(), BatchFault> {
         let text = decode_utf8(id);
-        let id_at = self.extra.len() as u32;
+        let id_at = u32::try_from(self.extra.len()).map_err(|_| {
+            (Fault::Unsupported("more than 4 GiB of transactional ids in one batch".to_owned()), None)
+        })?;
         self.extra.extend_from_slice(text.as_bytes());
         let id = IdShape::new(text.len(), true);
         let hash = self.hasher.hash(text.as_bytes());
         self.candidates.push(Candidate { hash, newest, id_at, id });
+        Ok(())
     }
 
     fn note_unknown(&mut self, offset: Offset, kind: UnknownKind) {
@@ -509,13 +430,14 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// A walk over usual batches, in the form for a CPU.
+/// A walk over batches, in the form for a CPU. See [`Scan::run`].
 struct Walking<'w, 'a, 'g> {
     scan: &'w mut Scan<'a>,
     ground: &'w Ground<'g>,
     window: &'w [u8],
     window_at: u64,
-    from: usize,
+    /// Where the next batch begins in the window.
+    at: usize,
     until: usize,
 }
 
@@ -523,13 +445,81 @@ impl Work for Walking<'_, '_, '_> {
     type Output = (usize, Stop);
 
     #[inline(always)]
-    fn run<C: Cpu>(self, cpu: C) -> Self::Output {
-        let Self { scan, ground, window, window_at, from, until } = self;
-        if scan.hasher.is_identity() {
-            scan.walk::<true>(cpu, ground, window, window_at, from, until)
-        } else {
-            scan.walk::<false>(cpu, ground, window, window_at, from, until)
+    fn run<C: Cpu>(mut self, cpu: C) -> Self::Output {
+        let stop =
+            if self.scan.hasher.is_identity() { self.walk::<true>(cpu) } else { self.walk::<false>(cpu) };
+        (self.at, stop)
+    }
+}
+
+impl Walking<'_, '_, '_> {
+    #[inline(always)]
+    fn walk<const IDENTITY: bool>(&mut self, cpu: impl Cpu) -> Stop {
+        loop {
+            // From where a gap before the next batch is measured is known behind the first.
+            if self.scan.course.end == Some(self.scan.course.expected) {
+                self.streak::<IDENTITY>(cpu);
+            }
+            if self.at >= self.until {
+                return Stop::Border;
+            }
+            let position = self.window_at + self.at as u64;
+            match self.scan.unusual(self.ground, &self.window[self.at..], position) {
+                Ok(size) => self.at += size,
+                Err(stop) => return stop,
+            }
+            if self.scan.is_full() {
+                return Stop::Full;
+            }
         }
+    }
+
+    /// Walks as long as batches are usual.
+    #[inline(always)]
+    fn streak<const IDENTITY: bool>(&mut self, cpu: impl Cpu) {
+        let Self { ground, window, window_at, until, .. } = *self;
+        let scan = &mut *self.scan;
+        // All that changes from batch to batch is kept in registers.
+        let mut at = self.at;
+        let Course { mut expected_before, expected: Offset(mut expected), .. } = scan.course;
+        let (mut batches, mut tombstones, mut gaps, mut gap_offsets) = (0, 0, 0, 0);
+        let largest = ground.base_offset.0.saturating_add(i64::from(i32::MAX));
+        let address = ground.address + window_at;
+        while at < until {
+            let rest = &window[at..];
+            // Where the next batch begins stands in bytes that are waited for, so the processor cannot look ahead by
+            // itself.
+            prefetch_ahead(rest, AHEAD);
+            let Some(Usual { size, base_offset, id_at, id_len, mark }) = usual(rest, cpu) else { break };
+            let least = expected.max(ground.log_start.0);
+            if base_offset < least || base_offset > largest || id_len > HASHED_SHORT {
+                break;
+            }
+            let (hash, is_ascii) = scan.hasher.short::<IDENTITY>(cpu, &rest[id_at..], id_len);
+            if !is_ascii {
+                break;
+            }
+            batches += 1;
+            tombstones += u64::from(mark == Mark::Tombstone);
+            gaps += u64::from(base_offset != expected);
+            gap_offsets += base_offset.abs_diff(expected);
+            (expected_before, expected) = (Offset(expected), base_offset.saturating_add(1));
+            scan.candidates.push(Candidate {
+                hash,
+                newest: Newest::new(address + at as u64, mark),
+                id_at: (at + id_at) as u32,
+                id: IdShape::new(id_len, false),
+            });
+            at += size;
+        }
+        let expected = Offset(expected);
+        scan.course = Course { expected_before, expected, end: Some(expected), ..scan.course };
+        scan.stats.batches += batches;
+        scan.stats.records += batches;
+        scan.stats.tombstones += tombstones;
+        scan.stats.gaps += gaps;
+        scan.stats.gap_offsets += gap_offsets;
+        self.at = at;
     }
 }
 

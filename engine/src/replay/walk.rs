@@ -46,10 +46,12 @@ pub(super) struct Problem {
 }
 
 impl Walk<'_> {
-    /// Takes over what the fast way did in the next segment.
-    pub(super) fn join(&mut self, course: &Course, stats: &PartitionStats) {
-        // Offsets rise: the segment's base offset was looked at, and its batches are not below that.
-        self.scan.course.join(course, &mut self.scan.stats);
+    /// Takes over what the fast way did in the next segment, whose base offset is not below what may follow.
+    pub(super) fn join(&mut self, base_offset: Offset, course: &Course, stats: &PartitionStats) {
+        self.scan.course.expected = base_offset;
+        // Offsets rise here too: a fast scan takes no batch below the base offset of its segment.
+        let is_joined = self.scan.course.join(course, &mut self.scan.stats);
+        debug_assert!(is_joined, "a batch below the base offset of its segment");
         self.scan.stats.add(stats);
     }
 
