@@ -2,11 +2,16 @@
 
 mod judge;
 
+use std::io;
 use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use judge::{PARTITION, Root, TwinFolder};
 use redrive::Error;
-use redrive::replay::{Identity, IoChoice, PartitionOutcome};
+use redrive::io::{Entry, MemoryStorage, Region, Storage, StorageFile};
+use redrive::replay::{Identity, IoChoice, PartitionOutcome, Replay};
 use redrive::segment::index::OffsetIndexEntry;
 use redrive::types::Offset;
 use redrive_tests::logs::{
@@ -54,7 +59,7 @@ fn ways() -> impl Iterator<Item = (IoChoice, usize, usize, Identity)> {
     })
 }
 
-fn outcomes(root: &Root) -> impl Iterator<Item = (String, std::sync::Arc<PartitionOutcome>)> {
+fn outcomes(root: &Root) -> impl Iterator<Item = (String, Arc<PartitionOutcome>)> {
     ways().map(|(io, chunk, threads, identity)| {
         let replay = root.replay().io(io).chunk_bytes(chunk).identity(identity);
         let threads = NonZero::new(threads).expect("threads");
@@ -286,4 +291,125 @@ fn a_budget_refuses_what_does_not_fit() {
         let bytes: usize = loaded.maps().map(|map| map.bytes()).sum();
         assert!(loaded.peak_map_bytes >= bytes as u64 && loaded.peak_map_bytes <= 2_000_000);
     }
+}
+
+/// Is given the path, where was read, what was read, and how many reads of `.log` files came before.
+type Trick = dyn Fn(&Path, u64, &mut [u8], usize) + Send + Sync;
+
+/// A storage that does something of its own when a file is read by position.
+struct Tricky {
+    files: MemoryStorage,
+    trick: Arc<Trick>,
+    reads: Arc<AtomicUsize>,
+}
+
+impl std::fmt::Debug for Tricky {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tricky")
+    }
+}
+
+struct TrickyFile {
+    file: Box<dyn StorageFile>,
+    path: PathBuf,
+    trick: Arc<Trick>,
+    reads: Arc<AtomicUsize>,
+}
+
+impl std::fmt::Debug for TrickyFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TrickyFile")
+    }
+}
+
+impl Storage for Tricky {
+    fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
+        self.files.list(directory)
+    }
+
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.files.resolve(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
+        let (trick, reads) = (self.trick.clone(), self.reads.clone());
+        Ok(Box::new(TrickyFile { file: self.files.open(path)?, path: path.to_path_buf(), trick, reads }))
+    }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        self.files.is_locked(path)
+    }
+}
+
+impl StorageFile for TrickyFile {
+    fn size(&self) -> io::Result<u64> {
+        self.file.size()
+    }
+
+    fn read_at(&self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(position, buffer)?;
+        let before = if self.path.extension().is_some_and(|end| end == "log") {
+            self.reads.fetch_add(1, Ordering::SeqCst)
+        } else {
+            usize::MAX
+        };
+        (self.trick)(&self.path, position, &mut buffer[..count], before);
+        Ok(count)
+    }
+
+    fn map(&self) -> io::Result<Region> {
+        self.file.map()
+    }
+}
+
+fn tricky(root: &Root, trick: impl Fn(&Path, u64, &mut [u8], usize) + Send + Sync + 'static) -> Replay {
+    let storage = Tricky { files: root.in_memory(), trick: Arc::new(trick), reads: Arc::default() };
+    Replay::open(Arc::new(storage), [judge::ROOT]).expect("a log directory").io(IoChoice::Pread)
+}
+
+/// Bytes that are wrong the first time they are read, and right from then on: whatever was left out for the first's sake
+/// is read after all.
+#[test]
+fn bytes_that_are_not_the_same_twice() {
+    let folder = TwinFolder::new();
+    let mut longer = 0;
+    for seed in 400..410 {
+        let log = random(seed);
+        let twin = folder.load(&log.segments, false).expect("a whole log");
+        let replay = tricky(&Root::of(&log.segments), |_, _, bytes, before| {
+            if let (0, Some(byte)) = (before, bytes.get_mut(30)) {
+                *byte ^= 1;
+            }
+        });
+        for threads in [1, 3] {
+            let replay = replay.clone().threads(NonZero::new(threads).expect("threads"));
+            let outcome = judge::run_one(&replay);
+            let (map, stats) = outcome.result.as_ref().expect("loaded the second time");
+            judge::assert_same_entries(&judge::entries(map), &twin.entries, &format!("seed {seed}"));
+            judge::assert_same_counts(stats, &twin, &format!("seed {seed}"));
+        }
+        longer += usize::from(log.segments.len() > 1);
+    }
+    assert!(longer > 3, "{longer} logs of several segments");
+}
+
+/// A worker that panics lets nobody wait for what it was at. The panic reaches whoever asked for the load.
+#[test]
+fn a_panic_of_a_worker_ends_the_load() {
+    let batch = |offset: i64| {
+        let key = encode_key(0, format!("id-{offset}").as_bytes());
+        BatchSpec::single(offset, key, Some(TransactionValue::default().encode())).encode()
+    };
+    let log = [SegmentFile { base_offset: 0, bytes: (0..2000).flat_map(batch).collect() }];
+    let root = with_indexes(&log, |segment| index(segment.base_offset, batches(segment).into_iter()));
+    let replay = tricky(&root, |path, position, _, _| {
+        // The first chunk is late, so that others wait for it.
+        if position == 0 && path.extension().is_some_and(|end| end == "log") {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::panic::resume_unwind(Box::new("of the storage"));
+        }
+    });
+    let replay = replay.threads(NonZero::new(3).expect("threads")).chunk_bytes(1000);
+    let run = std::panic::AssertUnwindSafe(|| replay.run());
+    assert!(std::panic::catch_unwind(run).is_err());
 }

@@ -37,14 +37,18 @@ fn value(state: TransactionState, producer_id: i64) -> Vec<u8> {
 /// A batch with a record for each id; no state is a tombstone.
 fn batch(offset: i64, records: &[(&str, Option<TransactionState>)]) -> Vec<u8> {
     let mut builder = BatchBuilder::new(Offset(offset));
-    for (at, (id, state)) in (offset..).zip(records) {
+    for (number, (id, state)) in records.iter().enumerate() {
+        let at = offset + number as i64;
         let mut key = Vec::new();
         encode_key(id.as_bytes(), &mut key).expect("a short id");
         let value = state.map(|state| value(state, at));
         let record = NewRecord { timestamp: 1, key: Some(&key), value: value.as_deref(), headers: &[] };
         builder.push(&record).expect("a small record");
     }
-    builder.build().expect("a batch")
+    let mut batch = builder.build().expect("a batch");
+    // The leader that appended it had an epoch, as with every broker.
+    batch[12..16].copy_from_slice(&0i32.to_be_bytes());
+    batch
 }
 
 fn segment(storage: &MemoryStorage, partition: i32, base: i64, batches: &[Vec<u8>]) -> String {
@@ -182,6 +186,44 @@ fn offsets_that_go_back_refuse() {
     segment(&storage, 0, 4, &[]);
     let (reason, ..) = refusal(&storage);
     assert_eq!(reason, Reason::OffsetGoesBack { expected: Offset(6), found: Offset(4) });
+}
+
+#[test]
+fn offsets_end_where_numbers_do() {
+    let storage = MemoryStorage::new();
+    let last = i64::MAX;
+    let batches = |offsets: &[i64]| -> Vec<Vec<u8>> {
+        let one = |offset: &i64| {
+            let mut batch = batch(0, &[("a", Some(Empty))]);
+            // Outside the checksum; no builder writes such an offset.
+            batch[..8].copy_from_slice(&offset.to_be_bytes());
+            batch
+        };
+        offsets.iter().map(one).collect()
+    };
+    segment(&storage, 0, last - 9, &batches(&[last - 9, last - 1, last]));
+    for io in [IoChoice::Mmap, IoChoice::Pread] {
+        let stats = load(&storage, io).partitions[0].stats().expect("loaded").clone();
+        assert_eq!((stats.records, stats.log_end_offset), (3, Offset(last)));
+    }
+    segment(&storage, 0, last - 9, &batches(&[last - 9, last - 1, last, last - 1]));
+    let (reason, ..) = refusal(&storage);
+    assert_eq!(reason, Reason::OffsetGoesBack { expected: Offset(last), found: Offset(last - 1) });
+}
+
+/// An offset of a later segment's first batch that lies is skipped by a lenient load, however fast the load began.
+#[test]
+fn a_lenient_load_judges_offsets_by_all_that_came_before() {
+    let storage = MemoryStorage::new();
+    segment(&storage, 0, 0, &[0, 1, 2].map(|offset| batch(offset, &[("a", Some(Empty))])));
+    segment(&storage, 0, 10, &[batch(0, &[("lies", Some(Empty))]), batch(11, &[("b", Some(Empty))])]);
+    let replay = Replay::open(Arc::new(storage), [ROOT]).expect("a log directory").lenient(true);
+    for chunk_bytes in [61, 1 << 20] {
+        let loaded = replay.clone().chunk_bytes(chunk_bytes).run().expect("a load");
+        let stats = loaded.partitions[0].stats().expect("lenient loads refuse nothing");
+        assert_eq!((stats.skipped.batches, stats.log_end_offset), (1, Offset(12)));
+        assert!(loaded.get("lies").expect("loaded").is_none() && loaded.get("b").expect("loaded").is_some());
+    }
 }
 
 #[test]
