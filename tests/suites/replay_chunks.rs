@@ -34,7 +34,8 @@ fn batches(segment: &SegmentFile) -> Vec<(u64, i64)> {
 
 fn index(base_offset: i64, entries: impl Iterator<Item = (u64, i64)>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for (position, offset) in entries {
+    // No broker enters the first batch; an entry (0, 0) is what an index that was made longer is filled with.
+    for (position, offset) in entries.filter(|(position, _)| *position > 0) {
         let entry = OffsetIndexEntry { offset: Offset(offset), position: position as i32 };
         entry.encode(Offset(base_offset), &mut bytes).expect("an offset of this segment");
     }

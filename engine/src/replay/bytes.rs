@@ -276,3 +276,86 @@ impl Piece {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{BatchBuilder, NewRecord};
+    use crate::io::MemoryStorage;
+    use crate::log::RecoveryState;
+    use crate::machine::cpu::{CpuKind, Work};
+    use crate::transaction_log::encode_key;
+    use crate::types::{Offset, TopicPartition};
+
+    /// Whether the record at an address has the key that is stored in a batch.
+    struct IsStored<'a> {
+        mappings: &'a Mappings<'a>,
+        address: u64,
+        batch: &'a [u8],
+    }
+
+    impl Work for IsStored<'_> {
+        type Output = bool;
+
+        #[inline(always)]
+        fn run<C: Cpu>(self, cpu: C) -> bool {
+            let (id, len) = only_id(self.batch).unwrap();
+            let before = if len + 4 < 64 { 5 } else { 6 };
+            let from = id.as_ptr() as usize - self.batch.as_ptr() as usize - before;
+            self.mappings.is_stored(cpu, self.address, &id[..len], &self.batch[from..], before + len)
+        }
+    }
+
+    /// Ids that are alike in all but one byte or in their length, in batches whose lengths take one byte or two.
+    #[test]
+    fn keys_are_the_same_only_where_ids_are() {
+        let mut ids: Vec<Vec<u8>> = [0, 1, 20, 58, 59, 60, 61, 90].map(|len| vec![b'x'; len]).to_vec();
+        ids.extend([20usize, 60, 90].map(|len| [vec![b'x'; len - 1], vec![b'y']].concat()));
+        ids.push(b"yxxxxxxxxxxxxxxxxxxx".to_vec());
+        let mut batches = Vec::new();
+        for id in &ids {
+            for value in [None, Some(&[0; 10][..]), Some(&[0; 200])] {
+                // With a horizon the record's time is relative to that, and takes two bytes.
+                for horizon in [None, Some(5)] {
+                    let mut key = Vec::new();
+                    encode_key(id, &mut key).unwrap();
+                    let mut builder = BatchBuilder::new(Offset(0));
+                    horizon.into_iter().for_each(|horizon| {
+                        builder.delete_horizon(horizon);
+                    });
+                    builder
+                        .push(&NewRecord { timestamp: 700, key: Some(&key), value, headers: &[] })
+                        .unwrap();
+                    batches.push((id, builder.build().unwrap()));
+                }
+            }
+        }
+        let storage = MemoryStorage::new();
+        let bytes: Vec<u8> = batches.iter().flat_map(|(_, batch)| batch.clone()).chain([0; 64]).collect();
+        let path = std::path::PathBuf::from("/t-0/00000000000000000000.log");
+        let len = bytes.len() as u64;
+        storage.write(&path, bytes);
+        let snapshot = LogSnapshot {
+            topic_partition: TopicPartition { topic: "t".to_owned(), partition: 0 },
+            directory: "/t-0".into(),
+            segments: vec![SegmentInfo { base_offset: Offset(0), path, len, has_index: false }],
+            log_start_checkpoint: None,
+            recovery: RecoveryState::default(),
+        };
+        let addresses = Addresses::of(&snapshot).unwrap();
+        let mappings = Mappings::new(&storage, &snapshot, &addresses, true);
+        mappings.open(0).unwrap();
+        let step = if cfg!(miri) { 11 } else { 1 };
+        for cpu in CpuKind::all() {
+            let mut address = 0;
+            for (older, older_batch) in &batches {
+                for (id, batch) in batches.iter().step_by(step) {
+                    let is = cpu.run(IsStored { mappings: &mappings, address, batch });
+                    assert_eq!(is, older == id, "{} and {} bytes", older.len(), id.len());
+                    assert_eq!(mappings.is(address, id), older == id);
+                }
+                address += older_batch.len() as u64;
+            }
+        }
+    }
+}

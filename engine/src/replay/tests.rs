@@ -45,10 +45,8 @@ fn batch(offset: i64, records: &[(&str, Option<TransactionState>)]) -> Vec<u8> {
         let record = NewRecord { timestamp: 1, key: Some(&key), value: value.as_deref(), headers: &[] };
         builder.push(&record).expect("a small record");
     }
-    let mut batch = builder.build().expect("a batch");
     // The leader that appended it had an epoch, as with every broker.
-    batch[12..16].copy_from_slice(&0i32.to_be_bytes());
-    batch
+    builder.leader_epoch(0).build().expect("a batch")
 }
 
 fn segment(storage: &MemoryStorage, partition: i32, base: i64, batches: &[Vec<u8>]) -> String {

@@ -179,10 +179,7 @@ mod tests {
         let mut builder = BatchBuilder::new(Offset(77));
         let value = state.is_some().then_some(&value[..]);
         builder.push(&NewRecord { timestamp: 5, key: Some(&key), value, headers: &[] }).unwrap();
-        let mut batch = builder.build().unwrap();
-        // The leader that appended it had an epoch.
-        batch[12..16].copy_from_slice(&3i32.to_be_bytes());
-        batch
+        builder.leader_epoch(3).build().unwrap()
     }
 
     fn samples() -> Vec<Vec<u8>> {
