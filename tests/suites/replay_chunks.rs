@@ -15,7 +15,8 @@ use redrive::replay::{Identity, IoChoice, PartitionOutcome, Replay};
 use redrive::segment::index::OffsetIndexEntry;
 use redrive::types::Offset;
 use redrive_tests::logs::{
-    BatchSpec, RandomLog, Rng, SegmentFile, Shape, TopicPartitions, TransactionValue, encode_key, random_log,
+    BatchSpec, Codec, RandomLog, RecordSpec, Rng, SegmentFile, Shape, TopicPartitions, TransactionValue,
+    encode_key, random_log,
 };
 
 /// Byte positions at which batches of a segment begin, with their last offsets.
@@ -291,6 +292,53 @@ fn a_budget_refuses_what_does_not_fit() {
         );
         let bytes: usize = loaded.maps().map(|map| map.bytes()).sum();
         assert!(loaded.peak_map_bytes >= bytes as u64 && loaded.peak_map_bytes <= 2_000_000);
+    }
+}
+
+/// A log that begins with many ids in few bytes and goes on with one: what was so at first is not taken for the whole.
+#[test]
+fn a_forecast_from_an_odd_beginning_has_a_bound() {
+    let value = || Some(TransactionValue::default().encode());
+    let record = |n: i32, delta| RecordSpec::new(delta, encode_key(0, format!("id-{n}").as_bytes()), value());
+    let dense = (0..60).map(|batch: i32| BatchSpec {
+        codec: Codec::Gzip,
+        records: (0..100).map(|delta| record(batch * 100 + delta, delta)).collect(),
+        ..BatchSpec::single(i64::from(batch) * 100, Vec::new(), None)
+    });
+    let mut bytes: Vec<u8> = dense.flat_map(|batch| batch.encode()).collect();
+    let begun = bytes.len();
+    let same = |offset: i64| BatchSpec::single(6000 + offset, encode_key(0, b"id-7"), value()).encode();
+    bytes.extend((0..40_000).flat_map(same));
+    assert!(bytes.len() > 40 * begun, "{begun} of {} bytes", bytes.len());
+    let root = Root::of(&[SegmentFile { base_offset: 0, bytes }]);
+    let outcome =
+        judge::run_one(&root.replay().io(IoChoice::Mmap).identity(Identity::Hash).chunk_bytes(2000));
+    let map = outcome.map().expect("loaded");
+    // 16 bytes a slot, of which a table with room for eight times the ids can have one in twelve in use, and two copies
+    // of ids.
+    assert_eq!(map.len(), 6000);
+    assert!(map.bytes() < 6000 * (16 * 22 + 200), "{} bytes", map.bytes());
+}
+
+/// Threads that all wait for a table to grow make it no larger than one alone would.
+#[test]
+fn a_table_is_not_grown_by_each_that_waits() {
+    let batch = |offset: i64| {
+        let key = encode_key(0, format!("id-{offset}").as_bytes());
+        BatchSpec::single(offset, key, Some(TransactionValue::default().encode())).encode()
+    };
+    let log = [SegmentFile { base_offset: 0, bytes: (0..20_000).flat_map(batch).collect() }];
+    let root = with_indexes(&log, |segment| index(segment.base_offset, batches(segment).into_iter()));
+    let load = |threads| {
+        let replay = root.replay().io(IoChoice::Mmap).chunk_bytes(61);
+        let outcome = judge::run_one(&replay.threads(NonZero::new(threads).expect("threads")));
+        outcome.map().expect("loaded").bytes()
+    };
+    let alone = load(1);
+    for _ in 0..5 {
+        // A forecast made at another moment may differ by one doubling.
+        let together = load(8);
+        assert!(together <= 2 * alone, "{together} bytes by eight threads, {alone} by one");
     }
 }
 
