@@ -320,28 +320,6 @@ fn a_forecast_from_an_odd_beginning_has_a_bound() {
     assert!(map.bytes() < 6000 * (16 * 22 + 200), "{} bytes", map.bytes());
 }
 
-/// Threads that all wait for a table to grow make it no larger than one alone would.
-#[test]
-fn a_table_is_not_grown_by_each_that_waits() {
-    let batch = |offset: i64| {
-        let key = encode_key(0, format!("id-{offset}").as_bytes());
-        BatchSpec::single(offset, key, Some(TransactionValue::default().encode())).encode()
-    };
-    let log = [SegmentFile { base_offset: 0, bytes: (0..20_000).flat_map(batch).collect() }];
-    let root = with_indexes(&log, |segment| index(segment.base_offset, batches(segment).into_iter()));
-    let load = |threads| {
-        let replay = root.replay().io(IoChoice::Mmap).chunk_bytes(61);
-        let outcome = judge::run_one(&replay.threads(NonZero::new(threads).expect("threads")));
-        outcome.map().expect("loaded").bytes()
-    };
-    let alone = load(1);
-    for _ in 0..5 {
-        // A forecast made at another moment may differ by one doubling.
-        let together = load(8);
-        assert!(together <= 2 * alone, "{together} bytes by eight threads, {alone} by one");
-    }
-}
-
 /// Is given the path, where was read, what was read, and how many reads of `.log` files came before.
 type Trick = dyn Fn(&Path, u64, &mut [u8], usize) + Send + Sync;
 
