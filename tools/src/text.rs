@@ -178,17 +178,13 @@ pub fn utc(ms: i64) -> String {
 /// A sentence that says how to write it.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let bad = || format!("{text:?} is no size; write it like 4096, 64K, 512M, 8G or 1T");
-    let (number, shift) = match text
-        .trim()
-        .trim_end_matches(['i', 'B'])
-        .split_at_checked(text.trim().trim_end_matches(['i', 'B']).len().saturating_sub(1))
-    {
-        Some((number, "K" | "k")) => (number, 10),
-        Some((number, "M")) => (number, 20),
-        Some((number, "G")) => (number, 30),
-        Some((number, "T")) => (number, 40),
-        _ => (text.trim(), 0),
-    };
+    // "8G", "8GB" and "8GiB" are the same.
+    let text_of_size = text.trim().trim_end_matches('B').trim_end_matches('i');
+    let units = [('K', 10), ('k', 10), ('M', 20), ('G', 30), ('T', 40)];
+    let (number, shift) = units
+        .into_iter()
+        .find_map(|(unit, shift)| Some((text_of_size.strip_suffix(unit)?, shift)))
+        .unwrap_or((text.trim(), 0));
     let number: u64 = number.parse().map_err(|_| bad())?;
     number.checked_mul(1 << shift).ok_or_else(bad)
 }
@@ -286,6 +282,23 @@ mod tests {
         assert_eq!([utc(-1), utc(i64::MAX)], ["-1 ms", "9223372036854775807 ms"]);
         assert_eq!(age(i64::MIN, i64::MAX), Some(Duration::from_millis(u64::MAX)));
         assert_eq!(age(2, 1), None);
+    }
+
+    #[test]
+    fn sizes_as_people_write_them() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("64K", 64 << 10),
+            (" 512M ", 512 << 20),
+            ("8GiB", 8 << 30),
+            ("1TB", 1 << 40),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "K", "-1", "1.5G", "8Q", "lots", "99999999999999T", "4096i"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
     }
 
     #[test]
