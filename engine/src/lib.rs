@@ -7,9 +7,11 @@
 //! | module | gives | must not know |
 //! |---|---|---|
 //! | [`types`] | offsets, producer ids, topic-partitions | the rest |
+//! | `machine` (private) | everything `unsafe`: CPU kernels, huge pages, mappings, io_uring | Kafka |
 //! | [`io`] | files and shared bytes | Kafka |
 //! | [`batch`] | bytes → header → checked batch → records, and back | files, neighbours |
 //! | [`transaction_log`] | keys and values of `__transaction_state` ↔ metadata | batches, files |
+//! | `map` (private) | id → address of its newest record, by any number of threads | files, batches |
 //! | [`producer_state`] | producer snapshots, sequence numbers | files |
 //! | [`error`] | what went wrong, where, and what to do | |
 //! | [`segment`] | one segment: a walk over its batches, its index files | other segments |
