@@ -68,9 +68,11 @@ impl Kafka {
         }
 
         let driver = scratch.join("broker-driver");
+        let sources = ["TransactionDriver.java", "HistogramReader.java"].map(|name| folder().join(name));
         let compile = Command::new("javac")
             .args(["-encoding", "UTF-8", "-cp", &format!("{}/*", jars.display()), "-d"])
-            .args([driver.as_os_str(), folder().join("TransactionDriver.java").as_os_str()])
+            .arg(&driver)
+            .args(sources)
             .output()
             .expect("javac answered a moment ago");
         assert!(compile.status.success(), "the driver: {}", String::from_utf8_lossy(&compile.stderr));
@@ -106,6 +108,18 @@ impl Kafka {
             contains(&text, b"Kafka Server started").then_some(())
         });
         broker
+    }
+
+    /// Runs HdrHistogram's own reader over an interval log; what it prints, see `HistogramReader.java`.
+    pub(crate) fn read_histograms(&self, log: &Path) -> String {
+        let class_path = format!("{}:{}/*", self.driver.display(), self.jars.display());
+        let output = Command::new("java")
+            .args(["-Xmx64m", "-XX:TieredStopAtLevel=1", "-cp", &class_path, "HistogramReader"])
+            .arg(log)
+            .output()
+            .expect("java answered a moment ago");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("ASCII")
     }
 
     /// Starts the driver. `out` appears when it has done what `mode` says.

@@ -299,6 +299,62 @@ fn differences(described: &[Transaction], loaded: &[Transaction]) -> Vec<String>
     differences
 }
 
+/// The times of a profile, as HdrHistogram's own Java reader finds them.
+#[test]
+fn javas_reader_opens_the_histograms_of_a_profile() {
+    let Some(run) = Run::begin() else { return };
+    let log_dir = redrive_tests::corpus::fixtures().join("txn-state-50");
+    let out = run.folder.path().join("profile");
+    let arguments = ["redrive", "profile", "--quiet", "--runs", "2"];
+    let arguments = arguments.iter().map(Into::into);
+    redrive_tools::run(arguments.chain([log_dir.into(), "--out".into(), out.clone().into()]));
+
+    let profile = fs::read_to_string(out.join("profile.json")).expect("a profile");
+    let profile: Value = serde_json::from_str(&profile).expect("JSON");
+    let (runs, partitions) = (as_array(&profile["runs"]), as_array(&profile["partitions"]));
+    assert!(
+        runs.len() == 5 && partitions.len() == 50,
+        "{} runs, {} partitions",
+        runs.len(),
+        partitions.len()
+    );
+
+    let text = run.kafka.read_histograms(&out.join("load.hlog"));
+    let intervals: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
+    assert_eq!(intervals.len(), 2 * runs.len(), "{text}");
+    for (interval, number) in intervals.iter().zip(0..) {
+        let load = &runs[number / 2];
+        assert_eq!(interval[0], ["wait", "load"][number % 2]);
+        let [begun, end] = [1, 2].map(|column: usize| interval[column].parse::<i64>().expect("a time"));
+        // The log has milliseconds since its first line.
+        assert!(begun.abs_diff(number_of(&load["begunMs"])) <= 1, "{interval:?}, {load}");
+        let seconds = load["seconds"].as_f64().expect("a duration");
+        assert!(((end - begun) as f64 - seconds * 1000.0).abs() <= 2.0, "{interval:?}, {load}");
+        assert_eq!(interval[3], "50", "a value for each partition");
+    }
+    // The first load is that of the partitions. Three digits: a value stands for less than a thousandth more.
+    for (interval, field) in intervals.iter().zip(["waitSeconds", "seconds"]) {
+        let mut micros: Vec<f64> = partitions
+            .iter()
+            .map(|partition| (partition[field].as_f64().expect("a duration") * 1e6).floor())
+            .collect();
+        micros.sort_by(f64::total_cmp);
+        let found: Vec<f64> = interval[4..].iter().map(|value| value.parse().expect("a value")).collect();
+        assert_eq!(found.len(), micros.len());
+        for (found, micros) in found.iter().zip(&micros) {
+            assert!((found - micros).abs() <= 1.0 + micros / 1000.0, "{field}: {found}, {micros}");
+        }
+    }
+}
+
+fn as_array(value: &Value) -> &[Value] {
+    value.as_array().expect("an array")
+}
+
+fn number_of(value: &Value) -> i64 {
+    value.as_i64().expect("a number")
+}
+
 /// The comparison itself must see a change of any field.
 #[test]
 fn a_difference_in_any_field_is_seen() {

@@ -39,13 +39,14 @@ use buffers::{Buffers, ROOM};
 
 mod buffers;
 
-/// Whether io_uring can be used here, found out by using it: containers often forbid it (`EPERM`), kernels may lack it
-/// (`ENOSYS`) or have it switched off.
+/// Whether so many readers can use io_uring here at once, found out by using it: containers often forbid it (`EPERM`),
+/// kernels may lack it (`ENOSYS`) or have it switched off, and each takes a descriptor.
 ///
 /// # Errors
 /// What the kernel answers; `Unsupported` where it has io_uring but not this kind of read (before Linux 5.6).
-pub(crate) fn probe() -> io::Result<()> {
+pub(crate) fn probe(readers: usize) -> io::Result<()> {
     let mut ring = IoUring::new(2)?;
+    let _others: Vec<IoUring> = (1..readers).map(|_| IoUring::new(2)).collect::<io::Result<_>>()?;
     let mut operations = Probe::new();
     ring.submitter().register_probe(&mut operations)?;
     if !operations.is_supported(opcode::Read::CODE) {

@@ -239,8 +239,12 @@ impl Replay {
         }
         let mut jobs = self.jobs(&directories)?;
         let cache = self.cache(&mut jobs);
+        let bytes_total = jobs.iter().filter_map(|job| Some(job.snapshot.as_ref()?.bytes())).sum();
+        // No more than there can be chunks.
+        let chunks = usize::try_from(bytes_total / self.chunk_bytes as u64).unwrap_or(usize::MAX);
+        let threads = self.threads.get().min(chunks.saturating_add(jobs.len()));
         let paths = jobs.iter().flat_map(Job::segments).map(|segment| segment.path.as_path());
-        let io = reach::choose(self.io, cache, held.is_some(), &*self.storage, paths)?;
+        let io = reach::choose(self.io, cache, held.is_some(), &*self.storage, paths, threads)?;
         let is_abandoned = AtomicBool::new(false);
         let totals = Totals::default();
         let budget = Budget::new(self.memory_budget);
@@ -248,10 +252,6 @@ impl Replay {
         let hasher = Arc::new(IdHasher::new(self.identity == Identity::Hash, cpu));
         let rules = Rules { lenient: self.lenient, limits: self.limits.clone(), cpu };
         let crc = rules.cpu.name();
-        let bytes_total = jobs.iter().filter_map(|job| Some(job.snapshot.as_ref()?.bytes())).sum();
-        // No more than there can be chunks.
-        let chunks = usize::try_from(bytes_total / self.chunk_bytes as u64).unwrap_or(usize::MAX);
-        let threads = self.threads.get().min(chunks.saturating_add(jobs.len()));
         let context = Context {
             storage: &*self.storage,
             io,

@@ -48,7 +48,7 @@ pub(super) fn look(storage: &dyn Storage, path: &Path, len: u64, samples: usize)
     storage.open(path).map_or(Cache::Mixed, |file| file.cached(len, samples))
 }
 
-/// The way in which segments with bytes at these paths are read.
+/// The way in which segments with bytes at these paths are read, by so many threads.
 ///
 /// # Errors
 /// [`Error::IoUnavailable`] for a choice that cannot be followed.
@@ -58,21 +58,28 @@ pub(super) fn choose<'a>(
     is_held: bool,
     storage: &dyn Storage,
     paths: impl Iterator<Item = &'a Path>,
+    threads: usize,
 ) -> Result<IoUsed, Error> {
     match (choice, cache) {
         (IoChoice::Mmap, _) => Ok(IoUsed::Mmap),
         (IoChoice::Pread, _) => Ok(IoUsed::Pread),
-        (IoChoice::Uring, _) => check_uring(storage, paths).map(|()| IoUsed::Uring),
+        (IoChoice::Uring, _) => check_uring(storage, paths, threads).map(|()| IoUsed::Uring),
         (IoChoice::Auto, Cache::Warm) if !is_held => Ok(IoUsed::Mmap),
-        (IoChoice::Auto, Cache::Cold) if !is_held && check_uring(storage, paths).is_ok() => Ok(IoUsed::Uring),
+        (IoChoice::Auto, Cache::Cold) if !is_held && check_uring(storage, paths, threads).is_ok() => {
+            Ok(IoUsed::Uring)
+        }
         (IoChoice::Auto, _) => Ok(IoUsed::Pread),
     }
 }
 
 /// Whether io_uring can be used, and every segment be read by it. One that cannot be opened for another reason does not
 /// count: its partition will be refused.
-fn check_uring<'a>(storage: &dyn Storage, mut paths: impl Iterator<Item = &'a Path>) -> Result<(), Error> {
-    uring::probe().map_err(|source| unavailable(None, source))?;
+fn check_uring<'a>(
+    storage: &dyn Storage,
+    mut paths: impl Iterator<Item = &'a Path>,
+    threads: usize,
+) -> Result<(), Error> {
+    uring::probe(threads).map_err(|source| unavailable(None, source))?;
     paths.try_for_each(|path| match storage.open_direct(path) {
         Err(source) if source.kind() == io::ErrorKind::Unsupported => Err(unavailable(Some(path), source)),
         _ => Ok(()),
@@ -87,6 +94,37 @@ pub(super) fn unavailable(path: Option<&Path>, source: io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each thread takes a descriptor for its ring. Where those run short, that is known before the load.
+    #[test]
+    #[cfg_attr(miri, ignore = "starts a process")]
+    fn threads_without_a_ring_of_their_own_read_by_position() {
+        const CHILD: &str = "REDRIVE_TEST_FEW_DESCRIPTORS";
+        let chosen = |choice, threads| {
+            choose(choice, Cache::Cold, false, &crate::io::FileSystem, std::iter::empty(), threads)
+        };
+        if std::env::var_os(CHILD).is_some() {
+            assert_eq!(chosen(IoChoice::Auto, 1).expect("a choice"), IoUsed::Uring);
+            assert_eq!(chosen(IoChoice::Auto, 64).expect("a choice"), IoUsed::Pread);
+            assert!(matches!(chosen(IoChoice::Uring, 64), Err(Error::IoUnavailable { .. })));
+            return;
+        }
+        if uring::probe(1).is_err() {
+            // Nothing to run short of.
+            assert_eq!(chosen(IoChoice::Auto, 1).expect("a choice"), IoUsed::Pread);
+            return;
+        }
+        let this = std::env::current_exe().expect("a path");
+        let output = std::process::Command::new("sh")
+            .args(["-c", r#"ulimit -n 40 && exec "$@""#, "sh"])
+            .arg(this)
+            .args(["--exact", "replay::reach::tests::threads_without_a_ring_of_their_own_read_by_position"])
+            .env(CHILD, "1")
+            .output()
+            .expect("a shell");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    }
 
     #[test]
     fn a_bounded_number_of_looks_spread_over_all_files() {

@@ -8,7 +8,7 @@ use super::*;
 /// Whether io_uring and direct reads can be had; says so where not.
 fn available() -> bool {
     let direct = Scratch::new(b"x");
-    let missing = match (probe(), DirectFile::open(&direct.0)) {
+    let missing = match (probe(1), DirectFile::open(&direct.0)) {
         (Ok(()), Ok(_)) => return true,
         (Err(error), _) => error.to_string(),
         (_, Err(fault)) => fault.to_string(),
