@@ -68,9 +68,13 @@ impl Arena {
         }
         let address = extent.next;
         extent.next += count;
-        self.word(address).store(content << CONTENT_SHIFT | len as u64, Ordering::Relaxed);
-        for (number, word) in words.take(count - 1).enumerate() {
-            self.word(address + 1 + number).store(word, Ordering::Relaxed);
+        // An entry lies in one block.
+        let (block, at) = place(address);
+        let Some(lines) = self.blocks[block].get() else { return Err(io::ErrorKind::OutOfMemory.into()) };
+        let first = content << CONTENT_SHIFT | len as u64;
+        for (number, word) in std::iter::once(first).chain(words.take(count - 1)).enumerate() {
+            let number = at + number;
+            lines[number / WORDS].0[number % WORDS].store(word, Ordering::Relaxed);
         }
         Ok(address as u64)
     }

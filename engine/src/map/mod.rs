@@ -351,7 +351,20 @@ impl Index {
         match self {
             Self::InLog(table) => table.contents().for_each(|content| see(Newest(content))),
             Self::Arena(table, arena) => {
-                table.contents().for_each(|content| see(Newest(arena.content(Newest(content).address()))));
+                let mut addresses = table.contents().map(|content| Newest(content).address());
+                let mut group = [0; GROUP];
+                loop {
+                    let mut count = 0;
+                    for (place, address) in group.iter_mut().zip(&mut addresses) {
+                        prefetch(arena.word(address as usize));
+                        *place = address;
+                        count += 1;
+                    }
+                    group[..count].iter().for_each(|address| see(Newest(arena.content(*address))));
+                    if count < GROUP {
+                        break;
+                    }
+                }
             }
             Self::ByHash(table) => table.contents().for_each(|content| see(Newest(content))),
         }
