@@ -140,6 +140,68 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// An index file cannot be used: let its segment be recovered, which makes it anew from the log.
+    #[error("index {}: {reason}", path.display())]
+    Index {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A checkpoint file does not have the form that it must have: mend it, or set it aside.
+    #[error("checkpoint {}: {reason}", path.display())]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with the line.
+        reason: String,
+    },
+    /// A setting is out of its range.
+    #[error("{reason}")]
+    Config {
+        /// The setting, its value and its range.
+        reason: String,
+    },
+    /// An offset that is not in the log.
+    #[error("offset {offset} of {partition} is not between {log_start} and {log_end}")]
+    OffsetOutOfRange {
+        /// Which partition.
+        partition: TopicPartition,
+        /// The offset that was asked for.
+        offset: Offset,
+        /// The log start offset.
+        log_start: Offset,
+        /// The log end offset.
+        log_end: Offset,
+    },
+    /// A negative offset, where no log has one.
+    #[error("offset {offset} is negative")]
+    NegativeOffset {
+        /// The offset.
+        offset: Offset,
+    },
+    /// A log that ends below its log start offset: what lay between is gone. A broker empties it.
+    #[error("{partition} ends at {end}, below its log start offset {log_start}")]
+    EndsBelowLogStart {
+        /// Which partition.
+        partition: TopicPartition,
+        /// Where its last batch ends.
+        end: Offset,
+        /// The log start offset.
+        log_start: Offset,
+    },
+    /// A write or a sync failed before, so nobody knows what the device has: open the log again to go on.
+    #[error("{partition} takes nothing more since a write failed; open it again")]
+    Poisoned {
+        /// Which partition.
+        partition: TopicPartition,
+    },
+    /// The log was closed.
+    #[error("{partition} was closed")]
+    Closed {
+        /// Which partition.
+        partition: TopicPartition,
+    },
 }
 
 fn list_partitions(partitions: &[i32]) -> String {
@@ -179,6 +241,14 @@ impl Error {
             Self::Changed { .. } => "changed",
             Self::Cancelled => "cancelled",
             Self::Threads { .. } => "threads",
+            Self::Index { .. } => "index",
+            Self::Checkpoint { .. } => "checkpoint",
+            Self::Config { .. } => "config",
+            Self::OffsetOutOfRange { .. } => "offset-out-of-range",
+            Self::NegativeOffset { .. } => "negative-offset",
+            Self::EndsBelowLogStart { .. } => "ends-below-log-start",
+            Self::Poisoned { .. } => "poisoned",
+            Self::Closed { .. } => "closed",
         }
     }
 }
@@ -236,6 +306,9 @@ pub enum Reason {
     /// The records cannot be read for another reason.
     #[error("{0}")]
     Records(String),
+    /// The batch does not fit what came before it of the same producer, in a way that no leader writes.
+    #[error("{0}")]
+    Producer(String),
     /// A record is malformed.
     #[error(transparent)]
     Record(#[from] RecordFault),

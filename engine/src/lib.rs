@@ -12,11 +12,11 @@
 //! | [`batch`] | bytes → header → checked batch → records, and back | files, neighbours |
 //! | [`transaction_log`] | keys and values of `__transaction_state` ↔ metadata | batches, files |
 //! | `map` (private) | id → address of its newest record, by any number of threads | files, batches |
-//! | [`producer_state`] | producer snapshots, sequence numbers | files |
+//! | [`producer_state`] | what is known of producers: sequences, epochs, open transactions | files, transactional ids |
 //! | [`error`] | what went wrong, where, and what to do | |
-//! | [`segment`] | one segment: a walk over its batches, its index files | other segments |
-//! | [`log`] | one partition: its segments at one moment | keys |
-//! | [`log_dir`] | a log directory: names, checkpoints, lock | keys, ids |
+//! | [`segment`] | one segment and its index files: find, append, cut, recover | other segments |
+//! | [`log`] | one partition: append, roll, read, truncate, recover | keys |
+//! | [`log_dir`] | a log directory: names, checkpoints, lock, all its logs | keys, ids |
 //! | [`mod@replay`] | snapshots → the newest state of every transactional id | coordinators |
 //!
 //! The first thing to do with it:

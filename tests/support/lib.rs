@@ -3,6 +3,7 @@
 //! - [`corpus`]: log directories written by real brokers, and what Kafka makes of them.
 //! - [`vectors`]: small inputs whose result was established with Kafka's own classes.
 //! - [`naive`]: the slow twin, a loader so plain that it can judge the fast one.
+//! - [`producer_twin`]: the slow twin of what a partition remembers of its producers.
 //! - [`logs`]: a writer of batches and of whole random transaction logs.
 //!
 //! Nothing here uses the engine: a fault in it must not hide in what judges it. `naive` and `logs` share no
@@ -13,4 +14,5 @@
 pub mod corpus;
 pub mod logs;
 pub mod naive;
+pub mod producer_twin;
 pub mod vectors;

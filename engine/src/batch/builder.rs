@@ -67,6 +67,7 @@ pub struct BatchBuilder {
     leader_epoch: i32,
     attributes: i16,
     compression: Compression,
+    level: Option<i32>,
     producer_id: i64,
     producer_epoch: i16,
     base_sequence: i32,
@@ -92,6 +93,7 @@ impl BatchBuilder {
             leader_epoch: -1,
             attributes: 0,
             compression: Compression::None,
+            level: None,
             producer_id: -1,
             producer_epoch: -1,
             base_sequence: -1,
@@ -117,6 +119,12 @@ impl BatchBuilder {
     /// Compresses the records when the batch is built.
     pub fn compression(&mut self, compression: Compression) -> &mut Self {
         self.compression = compression;
+        self
+    }
+
+    /// Sets the level at which the records are compressed, as in [`Compression::compress_at`].
+    pub fn compression_level(&mut self, level: Option<i32>) -> &mut Self {
+        self.level = level;
         self
     }
 
@@ -274,7 +282,7 @@ impl BatchBuilder {
         out.extend_from_slice(&self.records_count.to_be_bytes());
         debug_assert_eq!(out.len(), HEADER_LEN);
         if self.records_count > 0 {
-            self.compression.compress(&self.records, &mut out)?;
+            self.compression.compress_at(self.level, &self.records, &mut out)?;
         }
 
         let length = length(out.len() - LOG_OVERHEAD)?;

@@ -25,14 +25,17 @@
 //! Attributes: bits 0–2 codec, 3 append time, 4 transactional, 5 control, 6 delete horizon set; higher bits
 //! are ignored on reading and kept where bytes are copied.
 //!
-//! The way back is [`BatchBuilder`]. Formats 0 and 1 are in [`legacy`]. Everything here is pure: no files, no
+//! The way back is [`BatchBuilder`], or [`CoordinatorBatches`] for many batches of one record; what a leader changes in
+//! place is in [`MutableBatch`]. Formats 0 and 1 are in [`legacy`]. Everything here is pure: no files, no
 //! threads, no clock.
 
 mod builder;
 mod compression;
 mod control;
+mod coordinator;
 mod frame;
 pub mod legacy;
+mod mutable;
 mod records;
 mod sequence;
 #[cfg(test)]
@@ -42,10 +45,12 @@ mod varint;
 pub use builder::{BatchBuilder, BuildFault, NewRecord};
 pub use compression::{Compression, CompressionFault, Decompressor, Limits};
 pub use control::{ControlFault, ControlRecord, ControlRecordType, EndTransactionMarker};
+pub use coordinator::CoordinatorBatches;
 pub(crate) use frame::CRC_START;
 pub use frame::{
     Batch, BatchFrame, CrcMismatch, FrameFault, FramePrefix, HEADER_LEN, LOG_OVERHEAD, PREFIX_LEN,
 };
+pub use mutable::{MutableBatch, TimestampType};
 pub use records::{Header, Headers, Record, RecordDamage, RecordFault, Records, RecordsFault};
 pub use sequence::{decrement_sequence, increment_sequence};
 pub(crate) use varint::{read_varint, read_varlong};

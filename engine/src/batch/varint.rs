@@ -42,6 +42,30 @@ pub(crate) fn write_varint(value: i32, out: &mut Vec<u8>) {
     write_unsigned(u64::from(((value << 1) ^ (value >> 31)) as u32), out);
 }
 
+/// Writes the shortest zigzag encoding of a 32-bit integer to the front of `rest`, which has [`varint_len`] bytes for
+/// it, and moves it on.
+#[inline]
+pub(crate) fn put_varint(value: i32, rest: &mut &mut [u8]) {
+    let mut zigzag = ((value << 1) ^ (value >> 31)) as u32;
+    let out = std::mem::take(rest);
+    let mut at = 0;
+    while zigzag >= 0x80 {
+        out[at] = zigzag as u8 | 0x80;
+        zigzag >>= 7;
+        at += 1;
+    }
+    out[at] = zigzag as u8;
+    *rest = &mut out[at + 1..];
+}
+
+/// Bytes of the shortest zigzag encoding of a 32-bit integer: 1 to 5.
+#[inline]
+pub(crate) fn varint_len(value: i32) -> usize {
+    let zigzag = ((value << 1) ^ (value >> 31)) as u32;
+    // Seven bits a byte, and at least one byte.
+    ((38 - zigzag.leading_zeros()) / 7).max(1) as usize
+}
+
 /// Appends the shortest zigzag encoding of a 64-bit integer.
 pub(crate) fn write_varlong(value: i64, out: &mut Vec<u8>) {
     write_unsigned(((value << 1) ^ (value >> 63)) as u64, out);
@@ -75,6 +99,12 @@ mod tests {
                     bytes.clear();
                     write_varint(value, &mut bytes);
                     assert!(bytes.len() <= 5);
+                    assert_eq!(varint_len(value), bytes.len(), "{value}");
+                    let mut put = [0; 5];
+                    let mut rest = &mut put[..varint_len(value)];
+                    put_varint(value, &mut rest);
+                    assert!(rest.is_empty());
+                    assert_eq!(put[..bytes.len()], bytes);
                     let mut rest = &bytes[..];
                     assert_eq!(read_varint(&mut rest), Some(value));
                 }

@@ -12,16 +12,17 @@ use crate::log::{LogSnapshot, RecoveryPoint, RecoveryState};
 use crate::segment::SegmentFileName;
 use crate::types::{Offset, TopicPartition};
 
-const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
-const LOCK: &str = ".lock";
-const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
-const LOG_STARTS: &str = "log-start-offset-checkpoint";
+pub(super) const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
+pub(super) const LOCK: &str = ".lock";
+pub(super) const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
+pub(super) const LOG_STARTS: &str = "log-start-offset-checkpoint";
+pub(super) const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
 /// Plain files of a root that are known, so that a root without any partition is recognised.
 const ROOT_FILES: [&str; 7] = [
     "meta.properties",
     RECOVERY_POINTS,
     LOG_STARTS,
-    "replication-offset-checkpoint",
+    HIGH_WATERMARKS,
     "cleaner-offset-checkpoint",
     CLEAN_SHUTDOWN,
     LOCK,
@@ -31,7 +32,7 @@ const PARTITION_FILES: [&str; 2] = ["partition.metadata", "leader-epoch-checkpoi
 /// Folders of a root that are not this crate's and not strange either.
 const OTHER_FOLDERS: [&str; 2] = ["remote-log-index-cache", "__cluster_metadata-0"];
 /// A checkpoint line takes some 30 bytes; this is room for ten million partitions.
-const CHECKPOINT_BYTES_MAX: usize = 256 << 20;
+pub(super) const CHECKPOINT_BYTES_MAX: usize = 256 << 20;
 
 /// Something in a log directory that was passed over or taken with a grain of salt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,6 +134,14 @@ impl LogDir {
         }
     }
 
+    /// As [`open`](Self::open), of a root that may be empty.
+    pub(super) fn open_root_for_writing(storage: Arc<dyn Storage>, root: &Path) -> Result<Self, Error> {
+        let entries = storage.list(root).map_err(Error::io("list", root))?;
+        let mut dir = Self::with_root_files(storage, root.to_path_buf())?;
+        dir.take_entries(entries);
+        Ok(dir)
+    }
+
     fn open_partition(storage: Arc<dyn Storage>, path: &Path, name: DirectoryName) -> Result<Self, Error> {
         let root = path.parent().unwrap_or(path).to_path_buf();
         let mut dir = Self::with_root_files(storage, root)?;
@@ -150,6 +159,18 @@ impl LogDir {
         entries: Vec<Entry>,
     ) -> Result<Self, Error> {
         let mut dir = Self::with_root_files(storage, root)?;
+        if !dir.take_entries(entries) {
+            return Err(Error::NotALogDirectory {
+                path: given.to_path_buf(),
+                reason: "it has no partition folders (topic-N), no checkpoint files and no meta.properties",
+            });
+        }
+        Ok(dir)
+    }
+
+    /// Takes up what a root holds; whether there is anything that only a root holds.
+    fn take_entries(&mut self, entries: Vec<Entry>) -> bool {
+        let dir = self;
         let mut is_root = entries.iter().any(|entry| ROOT_FILES.iter().any(|name| entry.name == *name));
         for entry in entries {
             let path = dir.root.join(&entry.name);
@@ -177,15 +198,9 @@ impl LogDir {
             };
             dir.notices.push(Notice { path, kind });
         }
-        if !is_root {
-            return Err(Error::NotALogDirectory {
-                path: given.to_path_buf(),
-                reason: "it has no partition folders (topic-N), no checkpoint files and no meta.properties",
-            });
-        }
         dir.partitions.sort();
         dir.notices.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(dir)
+        is_root
     }
 
     /// A directory without partitions, as the files of its root describe it.

@@ -51,6 +51,22 @@ impl DirectoryName {
     }
 }
 
+/// Most characters of a folder's name.
+const NAME_LEN_MAX: usize = 255;
+
+/// A new name for the folder of a partition that waits for its removal (LocalLog.logDeleteDirName): the topic is cut
+/// where the name would be too long.
+pub(super) fn deleted_name(partition: &TopicPartition) -> String {
+    use std::hash::BuildHasher as _;
+    // Each of these hashers has keys of its own.
+    let half = |number: u8| std::hash::RandomState::new().hash_one(number);
+    let unique = format!("{:016x}{:016x}", half(0), half(1));
+    let suffix = format!("-{}.{unique}-delete", partition.partition);
+    // A topic's name is ASCII.
+    let topic: String = partition.topic.chars().take(NAME_LEN_MAX.saturating_sub(suffix.len())).collect();
+    format!("{topic}{suffix}")
+}
+
 /// Whether a topic may have this name (Topic.validate).
 fn is_topic(name: &str) -> bool {
     (1..=TOPIC_LEN_MAX).contains(&name.len())

@@ -15,9 +15,13 @@
 //! A live broker preallocates both files and fills them with zeros, and a crash leaves them so: the file's size says
 //! nothing about the number of entries. There are two ways to find their end, Kafka's dump tool's and ours, which
 //! trusts an entry only where it continues those before it. An entry is a hint: what it points at is still checked.
+//!
+//! Those types look at files; [`LiveOffsetIndex`] and [`LiveTimeIndex`] are what a log in use works with.
 
+mod live;
 mod transaction;
 
+pub use live::{IndexRefusal, LiveOffsetIndex, LiveTimeIndex};
 pub use transaction::{AbortedTransaction, TransactionIndex};
 
 use crate::types::Offset;
@@ -70,6 +74,11 @@ pub struct OffsetOutOfIndex {
     pub offset: Offset,
     /// Base offset of the segment.
     pub base_offset: Offset,
+}
+
+/// Whether an offset can be said relative to the base of its segment.
+pub(super) fn check_reach(offset: Offset, base_offset: Offset) -> Result<(), OffsetOutOfIndex> {
+    relative(offset, base_offset).map(drop)
 }
 
 fn relative(offset: Offset, base_offset: Offset) -> Result<i32, OffsetOutOfIndex> {

@@ -11,12 +11,33 @@
 //!
 //! B and S are log offsets of exactly 20 decimal digits. No record of a segment lies below B, and none above
 //! B + 2^31 − 1.
+//!
+//! [`SegmentReader`] walks a file that somebody else may own. [`Segment`] is one of ours, shared by its readers, and
+//! [`SegmentWriter`] appends to it.
 
+mod batches;
+mod config;
+mod files;
 pub mod index;
+mod live;
 mod name;
+mod published;
 mod reader;
+mod recover;
 mod tail;
+#[cfg(test)]
+mod tests;
+mod time;
+mod truncate;
+mod walk;
+mod writer;
 
+pub use config::SegmentConfig;
+pub use live::{BatchPosition, NeedsRecovery, Segment, SegmentRead, TimestampOffset};
 pub use name::{SegmentFileKind, SegmentFileName, SegmentFileState};
 pub use reader::{Access, Frame, FrameAt, Next, SegmentReader};
+pub use recover::{Cut, CutReason, Recovered, RecoveryFault};
 pub(crate) use tail::{Survivor, crc_of_range, find_survivor, search_budget};
+pub use time::TimestampedRecord;
+pub use walk::BatchFacts;
+pub use writer::{AppendFault, Incoming, RollReason, SegmentWriter};

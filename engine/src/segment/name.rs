@@ -1,3 +1,5 @@
+use std::fmt;
+
 use crate::types::Offset;
 
 /// What a file of a partition's folder holds.
@@ -37,6 +39,38 @@ pub struct SegmentFileName {
     pub kind: SegmentFileKind,
     /// The second suffix.
     pub state: SegmentFileState,
+}
+
+impl SegmentFileKind {
+    /// The suffix with its dot.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::Log => ".log",
+            Self::OffsetIndex => ".index",
+            Self::TimeIndex => ".timeindex",
+            Self::TransactionIndex => ".txnindex",
+            Self::Snapshot => ".snapshot",
+        }
+    }
+}
+
+impl SegmentFileState {
+    /// The second suffix with its dot; nothing for a file in use.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::Live => "",
+            Self::Deleted => ".deleted",
+            Self::Cleaned => ".cleaned",
+            Self::Swap => ".swap",
+        }
+    }
+}
+
+/// The name as a file has it.
+impl fmt::Display for SegmentFileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:020}{}{}", self.offset.0, self.kind.suffix(), self.state.suffix())
+    }
 }
 
 impl SegmentFileName {
@@ -89,6 +123,9 @@ mod tests {
             (name.offset, name.kind, name.state),
             (Offset(42), SegmentFileKind::Log, SegmentFileState::Live)
         );
+        for name in ["00000000000000000042.timeindex.swap", "09223372036854775807.snapshot.deleted"] {
+            assert_eq!(parse(name).unwrap().to_string(), name);
+        }
         assert_eq!(parse("09223372036854775807.index").unwrap().offset, Offset(i64::MAX));
         assert_eq!(parse("00000000000000000001.log.swap").unwrap().state, SegmentFileState::Swap);
         assert_eq!(parse("00000000000000000001.timeindex.cleaned").unwrap().state, SegmentFileState::Cleaned);

@@ -20,8 +20,13 @@ pub(super) fn decompress(stored: &[u8], out: &mut Vec<u8>, limits: &Limits) -> R
     }
 }
 
-pub(super) fn compress(records: &[u8], out: &mut Vec<u8>) -> Result<(), CompressionFault> {
-    let mut encoder = GzEncoder::new(out, flate2::Compression::default());
+pub(super) fn compress(
+    level: Option<i32>,
+    records: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), CompressionFault> {
+    let level = level.map(|level| flate2::Compression::new(level.clamp(0, 9).unsigned_abs()));
+    let mut encoder = GzEncoder::new(out, level.unwrap_or_default());
     encoder
         .write_all(records)
         .and_then(|()| encoder.try_finish())

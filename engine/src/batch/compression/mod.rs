@@ -98,19 +98,38 @@ impl Compression {
     /// # Errors
     /// [`CompressionFault::Unsupported`] for a codec that was left out of the build.
     pub fn compress(self, records: &[u8], out: &mut Vec<u8>) -> Result<(), CompressionFault> {
+        self.compress_at(None, records, out)
+    }
+
+    /// Compresses a records block with a level, appending to `out`: 0 to 9 for gzip, −131072 to 22 for zstd; beyond
+    /// its range the nearest in it. `None` is the codec's default, and the only one of lz4 and snappy, whose encoders
+    /// here know no levels.
+    ///
+    /// # Errors
+    /// [`CompressionFault::Unsupported`] for a codec that was left out of the build.
+    #[cfg_attr(
+        not(any(feature = "gzip", feature = "zstd")),
+        expect(unused_variables, reason = "the codecs of this build know no levels")
+    )]
+    pub fn compress_at(
+        self,
+        level: Option<i32>,
+        records: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), CompressionFault> {
         match self {
             Self::None => {
                 out.extend_from_slice(records);
                 Ok(())
             }
             #[cfg(feature = "gzip")]
-            Self::Gzip => gzip::compress(records, out),
+            Self::Gzip => gzip::compress(level, records, out),
             #[cfg(feature = "snappy")]
             Self::Snappy => snappy::compress(records, out),
             #[cfg(feature = "lz4")]
             Self::Lz4 => lz4::compress(records, out),
             #[cfg(feature = "zstd")]
-            Self::Zstd => zstd::compress(records, out),
+            Self::Zstd => zstd::compress(level, records, out),
             #[cfg(not(all(feature = "gzip", feature = "snappy", feature = "lz4", feature = "zstd")))]
             _ => Err(CompressionFault::Unsupported(self)),
         }

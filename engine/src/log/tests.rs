@@ -1,0 +1,120 @@
+//! The log on a file system in memory. The rows of Kafka's behaviour are in the test crate.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::validate::AppendOrigin;
+use super::{AppendInfo, CoordinatorRecord, LeaderRequest, Log, LogConfig, LogState, ReadUpTo};
+use crate::batch::{BatchBuilder, BatchFrame, NewRecord};
+use crate::error::Error;
+use crate::io::{MemoryStorage, Storage};
+use crate::types::{Offset, TopicPartition};
+
+fn open(storage: &Arc<MemoryStorage>, config: &LogConfig, clean: bool) -> Log {
+    let storage: Arc<dyn Storage> = Arc::clone(storage) as _;
+    let state = LogState { clean_shutdown: clean, now_ms: 1000, ..LogState::default() };
+    let partition = TopicPartition::new("t", 0);
+    Log::open(storage, Path::new("/r/t-0"), partition, config.clone(), &state).expect("a log").0
+}
+
+fn storage() -> Arc<MemoryStorage> {
+    let storage = Arc::new(MemoryStorage::new());
+    storage.create_directory("/r");
+    storage
+}
+
+fn batch(values: &[&str]) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(Offset(0));
+    for value in values {
+        let record =
+            NewRecord { timestamp: 500, key: Some(b"k"), value: Some(value.as_bytes()), headers: &[] };
+        builder.push(&record).expect("a record");
+    }
+    builder.build().expect("a batch")
+}
+
+fn append(log: &Log, values: &[&str]) -> AppendInfo {
+    let request = LeaderRequest {
+        origin: AppendOrigin::Client,
+        leader_epoch: 2,
+        now_ms: 1000,
+        verification_guard: None,
+        transaction_version: 0,
+    };
+    log.append_as_leader(&mut batch(values), &request).expect("an append").expect("a batch")
+}
+
+/// Base and last offset of every batch that a consumer reads.
+fn batches(log: &Log) -> Vec<(i64, i64)> {
+    let (mut at, mut found) = (log.log_start_offset(), Vec::new());
+    loop {
+        let read = log.read(at, 1 << 20, ReadUpTo::LogEnd, true).expect("a read");
+        if read.bytes.is_empty() {
+            return found;
+        }
+        let mut rest = &read.bytes[..];
+        while !rest.is_empty() {
+            let (frame, after) = BatchFrame::parse(rest).expect("a batch");
+            assert_eq!(frame.partition_leader_epoch(), 2);
+            found.push((frame.base_offset().0, frame.last_offset().0));
+            (at, rest) = (frame.last_offset().next(), after);
+        }
+    }
+}
+
+#[test]
+fn what_is_appended_is_read_through_rolls_and_restarts() {
+    let storage = storage();
+    let config = LogConfig { segment_bytes: 210, index_interval_bytes: 0, ..LogConfig::default() };
+    for (round, is_clean) in [true, false, true].into_iter().enumerate() {
+        let log = open(&storage, &config, is_clean || round == 0);
+        let before = round as i64 * 6;
+        assert_eq!(log.log_end_offset(), Offset(before));
+        assert_eq!(append(&log, &["a", "b"]).last_offset, Offset(before + 1));
+        assert_eq!(append(&log, &["c"]).first_offset, Offset(before + 2));
+        let record = |key| CoordinatorRecord { timestamp_ms: 7, key, value: None };
+        let info = log.append_coordinator_records([record(&b"x"[..]), record(b"y"), record(b"z")], 2, 1000);
+        let info = info.expect("an append").expect("records");
+        assert_eq!((info.first_offset, info.last_offset), (Offset(before + 3), Offset(before + 5)));
+        let expected: Vec<_> = (0..=round as i64)
+            .flat_map(|round| {
+                [(0, 1), (2, 2), (3, 3), (4, 4), (5, 5)].map(|(b, l)| (b + 6 * round, l + 6 * round))
+            })
+            .collect();
+        assert_eq!(batches(&log), expected);
+        assert!(log.segments_count() > round + 1);
+        assert_eq!(log.leader_epochs().latest_epoch(), Some(2));
+        // The second round ends as by a crash.
+        if round != 1 {
+            log.close().expect("closed");
+            assert!(matches!(log.roll(1), Err(Error::Closed { .. })));
+        }
+    }
+}
+
+#[test]
+fn truncation_leaves_what_readers_hold() {
+    let storage = storage();
+    let config = LogConfig { segment_bytes: 300, index_interval_bytes: 0, ..LogConfig::default() };
+    let log = open(&storage, &config, true);
+    for _ in 0..10 {
+        append(&log, &["value", "more"]);
+    }
+    let held = log.snapshot();
+    let whole: Vec<_> = held.segments().iter().map(|segment| segment.bytes().expect("bytes")).collect();
+    let copies: Vec<Vec<u8>> = whole.iter().map(|region| region.to_vec()).collect();
+
+    assert!(log.truncate_to(Offset(7), 1000).expect("truncated"));
+    assert_eq!((log.log_end_offset(), batches(&log).last()), (Offset(7), Some(&(4, 5))));
+    assert_eq!(append(&log, &["new"]).first_offset, Offset(7));
+    assert_eq!(batches(&log).last(), Some(&(7, 7)));
+    log.truncate_fully_and_start_at(Offset(40), None, 1000).expect("restarted");
+    assert_eq!((log.log_start_offset(), log.log_end_offset()), (Offset(40), Offset(40)));
+    log.remove_deleted(i64::MAX).expect("removed");
+    for (region, copy) in whole.iter().zip(&copies) {
+        assert_eq!(&region[..], &copy[..]);
+    }
+    let read = held.read(Offset(12), 1 << 20, ReadUpTo::LogEnd, true).expect("a read");
+    let (frame, _) = BatchFrame::parse(&read.bytes).expect("a batch");
+    assert_eq!(frame.base_offset(), Offset(12));
+}
