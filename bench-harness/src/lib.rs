@@ -13,6 +13,7 @@
 //! | [`facts`] | machine and build |
 //! | [`result`], [`mod@run`] | all of it, several times over |
 //! | [`table`] | the result for people |
+//! | [`store`] | logs that are written to, against plain system calls |
 //! | [`mod@compare`] | whether a run was slower than another |
 //! | [`dataset`], [`summary`] | for the Criterion benches |
 
@@ -32,5 +33,6 @@ pub mod read;
 pub mod result;
 pub mod run;
 pub mod scenario;
+pub mod store;
 pub mod summary;
 pub mod table;

@@ -1,4 +1,5 @@
-//! Measures loads: `bench list`, `bench run SCENARIO --out DIR`, `bench compare A B`.
+//! Measures loads: `bench list`, `bench run SCENARIO --out DIR`, `bench compare A B`; and logs that are written to: `bench
+//! store --out DIR`.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use redrive_bench::job::Job;
 use redrive_bench::result::RunResult;
 use redrive_bench::run::{Settings, run};
 use redrive_bench::scenario::{Against, Cache, IdentityName, IoName, Named, Scenario};
+use redrive_bench::store::{self, StoreSize};
 use redrive_bench::table;
 use redrive_tools::generate::IdShape;
 
@@ -28,6 +30,18 @@ enum Command {
     List,
     /// Measure one: a table on stdout, and files for machines; exit status 1 if loaders found other than they must
     Run(RunArguments),
+    /// Measure appends, reads and recovery of partition logs against plain system calls
+    Store {
+        /// Folder for store.json and store.txt; made if it is not there
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        /// Rounds
+        #[arg(long, default_value = "5")]
+        repeats: NonZero<u32>,
+        /// Where logs are written meanwhile; two GiB of room are needed
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        data: PathBuf,
+    },
     /// Say whether the run in B was slower than that in A; exit status 1 if it was
     Compare {
         /// A result.json, or its folder
@@ -104,7 +118,29 @@ fn execute(command: Command) -> Result<ExitCode, BenchError> {
                 return Ok(ExitCode::FAILURE);
             }
         }
+        Command::Store { out, repeats, data } => return measure_store(out.as_deref(), repeats, &data),
         Command::MeasureOnce { job } => println!("{}", Job::answer_on_stdout(&job)?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure_store(out: Option<&Path>, repeats: NonZero<u32>, data: &Path) -> Result<ExitCode, BenchError> {
+    let io = |operation, path: &Path| {
+        let path = path.to_path_buf();
+        move |source| BenchError::Io { operation, path, source }
+    };
+    if let Some(out) = out {
+        fs::create_dir_all(out).map_err(io("create", out))?;
+    }
+    let size = StoreSize { repeats, append_bytes: 512 << 20, recovery_bytes: 1 << 30 };
+    let result = store::run(data, &size)?;
+    print!("{}", result.text());
+    if let Some(out) = out {
+        let json = serde_json::to_string_pretty(&result).unwrap_or_default();
+        for (name, text) in [("store.json", json), ("store.txt", result.text())] {
+            let path = out.join(name);
+            fs::write(&path, text).map_err(io("write", &path))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
