@@ -1,5 +1,6 @@
 //! Appending to a log, as its leader and as a follower.
 
+use super::epochs::NegativeEpoch;
 use super::partition::{Failure, Log, Writer};
 use super::rebuild::aborted;
 use super::validate::{AppendOrigin, AppendRejection, FollowerAppend, LeaderAppend, StoredBatch};
@@ -8,6 +9,7 @@ use crate::error::Error;
 use crate::producer_state::{
     AppendAnalysis, DuplicateBatch, ProducerAppendOrigin, ProducerRejection, VerificationGuard,
 };
+use crate::segment::index::IndexRefusal;
 use crate::segment::{AppendFault, BatchFacts, Incoming};
 use crate::types::Offset;
 
@@ -71,7 +73,7 @@ pub enum AppendError {
     Record(#[from] BuildFault),
     /// The leader epoch is negative.
     #[error(transparent)]
-    LeaderEpoch(#[from] super::epochs::NegativeEpoch),
+    LeaderEpoch(#[from] NegativeEpoch),
     /// The log could not be written to, or takes nothing more.
     #[error(transparent)]
     Log(#[from] Error),
@@ -112,6 +114,7 @@ impl Log {
     ) -> Result<Option<AppendInfo>, AppendError> {
         let LeaderRequest { origin, leader_epoch, now_ms, .. } = *request;
         self.change(|writer| {
+            self.check_epoch(leader_epoch)?;
             let first_offset = self.log_end_offset();
             let Writer { validator, config, .. } = &mut *writer;
             let append = LeaderAppend { config, origin, first_offset, leader_epoch, now_ms };
@@ -171,6 +174,7 @@ impl Log {
         now_ms: i64,
     ) -> Result<Option<AppendInfo>, AppendError> {
         self.change(|writer| {
+            self.check_epoch(leader_epoch)?;
             let first_offset = self.log_end_offset();
             // Taken out while the bytes are borrowed; an error loses no more than its memory.
             let mut batches = std::mem::replace(
@@ -276,7 +280,8 @@ impl Log {
             let StoredBatch { position, size, base_offset, last_offset, max_timestamp, leader_epoch } =
                 *batch;
             facts.push(BatchFacts { size: size as u32, base_offset, last_offset, max_timestamp });
-            if leader_epoch.is_some() {
+            if let Some(epoch) = leader_epoch {
+                self.check_epoch(epoch)?;
                 let frame = BatchFrame::new(&bytes[position..position + size])
                     .map_err(|fault| AppendRejection::Frame { position, fault })?;
                 producers.analyze(&mut analysis, &frame, None, 0)?;
@@ -293,6 +298,12 @@ impl Log {
             bytes: bytes.len(),
             is_duplicate: false,
         }))
+    }
+
+    /// Before anything is changed: what a log cannot take for an epoch.
+    fn check_epoch(&self, epoch: i32) -> Result<(), NegativeEpoch> {
+        let start_offset = self.log_end_offset();
+        if epoch < 0 { Err(NegativeEpoch { epoch, start_offset }) } else { Ok(()) }
     }
 
     /// Writes batches that were found good: `facts` has them all, `stored` those whose epochs may be new.
@@ -326,7 +337,14 @@ impl Log {
             writer.write_epochs(&*self.storage)?;
         }
         let Some(active) = &mut writer.active else { return Ok(()) };
-        active.append(bytes, &writer.facts).map_err(|fault| self.append_fault(fault))?;
+        match active.append(bytes, &writer.facts) {
+            Ok(_) => {}
+            // Nothing was written. One segment after the other takes what its indexes have room for.
+            Err(AppendFault::Index(IndexRefusal::Full { .. })) if writer.facts.len() > 1 => {
+                self.append_one_by_one(writer, bytes, now_ms)?;
+            }
+            Err(fault) => return Err(self.append_fault(fault).into()),
+        }
         let log_end = last.last_offset.next();
         self.set_log_end_offset(log_end);
         let completed = writer.producers.apply(analysis, log_end);
@@ -335,6 +353,21 @@ impl Log {
                 writer.active().append_aborted(entry)?;
             }
             writer.producers.complete(&transaction);
+        }
+        Ok(())
+    }
+
+    fn append_one_by_one(&self, writer: &mut Writer, bytes: &[u8], now_ms: i64) -> Result<(), AppendError> {
+        let (mut rest, mut at) = (bytes, 0);
+        while let Some(facts) = writer.facts.get(at).copied() {
+            let BatchFacts { size, base_offset, last_offset, max_timestamp } = facts;
+            let incoming = Incoming { bytes: size.into(), max_timestamp, last_offset };
+            if writer.active().should_roll(&incoming, now_ms)?.is_some() {
+                self.roll_within_append(writer, base_offset, now_ms)?;
+            }
+            let (batch, behind) = rest.split_at((size as usize).min(rest.len()));
+            writer.active().append(batch, &[facts]).map_err(|fault| self.append_fault(fault))?;
+            (rest, at) = (behind, at + 1);
         }
         Ok(())
     }

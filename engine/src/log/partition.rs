@@ -68,6 +68,12 @@ pub(super) struct Writer {
     pub(super) is_directory_dirty: bool,
 }
 
+/// Whether the producers are written down where a segment begins.
+enum Snapshot {
+    Taken,
+    NotTaken,
+}
+
 /// The offsets that bound a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOffsets {
@@ -380,6 +386,26 @@ impl Log {
     }
 
     pub(super) fn roll_at(&self, writer: &mut Writer, base_offset: Offset, now_ms: i64) -> Result<(), Error> {
+        self.begin_segment(writer, base_offset, now_ms, Snapshot::Taken)
+    }
+
+    /// The same between two batches of an append, when the producer state is still that before it.
+    pub(super) fn roll_within_append(
+        &self,
+        writer: &mut Writer,
+        base_offset: Offset,
+        now_ms: i64,
+    ) -> Result<(), Error> {
+        self.begin_segment(writer, base_offset, now_ms, Snapshot::NotTaken)
+    }
+
+    fn begin_segment(
+        &self,
+        writer: &mut Writer,
+        base_offset: Offset,
+        now_ms: i64,
+        snapshot: Snapshot,
+    ) -> Result<(), Error> {
         let mut segments = self.view.load().segments.clone();
         let config = writer.active().config().clone();
         let Some(active) = writer.active.take() else { return Ok(()) };
@@ -390,8 +416,10 @@ impl Log {
             writer.delete_segments(&*self.storage, &[empty], now_ms)?;
         } else {
             active.seal()?;
-            writer.producers.set_map_end_offset(base_offset);
-            writer.take_snapshot(&*self.storage)?;
+            if let Snapshot::Taken = snapshot {
+                writer.producers.set_map_end_offset(base_offset);
+                writer.take_snapshot(&*self.storage)?;
+            }
         }
         let config = SegmentConfig { segment_jitter_ms: jitter(writer.config.segment_jitter_ms), ..config };
         let active =

@@ -8,7 +8,7 @@ use super::{AppendInfo, CoordinatorRecord, LeaderRequest, Log, LogConfig, LogSta
 use crate::batch::{BatchBuilder, BatchFrame, NewRecord};
 use crate::error::Error;
 use crate::io::{MemoryStorage, Storage};
-use crate::types::{Offset, TopicPartition};
+use crate::types::{Offset, ProducerId, TopicPartition};
 
 fn open(storage: &Arc<MemoryStorage>, config: &LogConfig, clean: bool) -> Log {
     let storage: Arc<dyn Storage> = Arc::clone(storage) as _;
@@ -117,4 +117,64 @@ fn truncation_leaves_what_readers_hold() {
     let read = held.read(Offset(12), 1 << 20, ReadUpTo::LogEnd, true).expect("a read");
     let (frame, _) = BatchFrame::parse(&read.bytes).expect("a batch");
     assert_eq!(frame.base_offset(), Offset(12));
+}
+
+/// One append can bring more batches than an index has room for.
+#[test]
+fn an_append_goes_over_as_many_segments_as_its_index_entries_need() {
+    let storage = storage();
+    let config = LogConfig { segment_index_bytes: 36, index_interval_bytes: 0, ..LogConfig::default() };
+    let log = open(&storage, &config, true);
+    let bytes: Vec<u8> = (0..20)
+        .flat_map(|offset| {
+            let mut builder = BatchBuilder::new(Offset(offset));
+            let record = NewRecord { timestamp: offset, key: None, value: Some(b"v"), headers: &[] };
+            builder.push(&record).expect("a record").leader_epoch(2);
+            builder.build().expect("a batch")
+        })
+        .collect();
+    let info = log.append_as_follower(&bytes, 2, 1000).expect("an append").expect("batches");
+    assert_eq!((info.first_offset, info.last_offset), (Offset(0), Offset(19)));
+    let expected: Vec<_> = (0..20).map(|offset| (offset, offset)).collect();
+    assert_eq!(batches(&log), expected);
+    assert!(log.segments_count() > 3, "{} segments", log.segments_count());
+    drop(log);
+    let log = open(&storage, &config, false);
+    assert_eq!((log.log_end_offset(), batches(&log)), (Offset(20), expected));
+}
+
+#[test]
+fn a_refused_append_leaves_nothing_behind() {
+    let storage = storage();
+    let config = LogConfig { segment_bytes: 210, ..LogConfig::default() };
+    let log = open(&storage, &config, true);
+    append(&log, &["a", "b", "c"]);
+    let before = (log.segment_base_offsets(), log.leader_epochs(), log.log_end_offset());
+    let request = LeaderRequest {
+        origin: AppendOrigin::Client,
+        leader_epoch: 3,
+        now_ms: 1000,
+        verification_guard: None,
+        transaction_version: 0,
+    };
+    // A producer that begins with a sequence it cannot have.
+    let producer = |epoch, sequence| {
+        let mut builder = BatchBuilder::new(Offset(0));
+        let record = NewRecord { timestamp: 500, key: Some(b"k"), value: Some(b"v"), headers: &[] };
+        builder.push(&record).expect("a record").producer(ProducerId(7), epoch, sequence);
+        builder.build().expect("a batch")
+    };
+    log.append_as_leader(&mut producer(0, 0), &LeaderRequest { leader_epoch: 2, ..request })
+        .expect("in order");
+    let before = (log.segment_base_offsets(), log.log_end_offset(), before.1);
+    assert!(log.append_as_leader(&mut producer(0, 5), &request).is_err());
+    assert!(
+        log.append_as_leader(&mut batch(&["d"]), &LeaderRequest { leader_epoch: -1, ..request }).is_err()
+    );
+    assert!(log.append_as_leader(&mut batch(&["e"; 60]), &request).is_err());
+    assert_eq!((log.segment_base_offsets(), log.log_end_offset(), log.leader_epochs()), before);
+    assert!(!log.is_poisoned());
+    // What was sent before is told its offsets.
+    let again = log.append_as_leader(&mut producer(0, 0), &request).expect("a duplicate").expect("a batch");
+    assert!(again.is_duplicate && again.first_offset == Offset(3));
 }
