@@ -88,6 +88,9 @@ pub enum RecoveryReason {
     /// An index file is missing or cannot be used.
     #[error(transparent)]
     Files(#[from] NeedsRecovery),
+    /// Its time index is missing, without which a broker finds no timestamps in it.
+    #[error("the time index is missing")]
+    NoTimeIndex,
     /// Its last batch is not whole, although the log was closed.
     #[error("its last batch is not whole, although the log was cleanly closed")]
     TornTail,
@@ -213,6 +216,8 @@ impl Opening {
             )?;
             if let Some(need) = segment.check()? {
                 self.needs.entry(base_offset).or_insert(need.into());
+            } else if !kinds.contains(&SegmentFileKind::TimeIndex) {
+                self.needs.entry(base_offset).or_insert(RecoveryReason::NoTimeIndex);
             }
             self.segments.push(Arc::new(segment));
         }
@@ -330,7 +335,8 @@ impl Opening {
         if is_unclean {
             producers.set_map_end_offset(recovered.next_offset);
             self.writer.producers = producers;
-            self.writer.newest_snapshot = None;
+            // Where the log begins there is nothing to keep.
+            self.writer.newest_snapshot = Some(log_start);
             self.remove_snapshots_above(recovered.next_offset)?;
             self.writer.take_snapshot(&*self.storage)?;
         }

@@ -62,7 +62,7 @@ pub(super) struct Writer {
     pub(super) facts: Vec<BatchFacts>,
     /// Segments whose files are called `.deleted`, and when they may go.
     pub(super) deleted: Vec<(Arc<Segment>, i64)>,
-    /// Offset of the newest producer snapshot.
+    /// Offset of the newest producer snapshot, or one up to which none is due.
     pub(super) newest_snapshot: Option<Offset>,
     /// Whether files were made or renamed of which the folder on the device may know nothing.
     pub(super) is_directory_dirty: bool,

@@ -60,7 +60,9 @@ pub(super) fn rebuild_producers(
     for (offset, _) in &report.unusable {
         remove_snapshot(storage, directory, *offset)?;
     }
-    *newest_snapshot = kept.filter(|kept| report.unusable.iter().all(|(offset, _)| offset != kept));
+    let kept = kept.filter(|kept| report.unusable.iter().all(|(offset, _)| offset != kept));
+    // Where the log begins there is nothing to keep.
+    *newest_snapshot = kept.or(Some(extent.log_start));
     let bases: Vec<Offset> = segments.iter().map(|segment| segment.base_offset()).collect();
     report.replayed_batches = replay(producers, segments, extent, |producers, base_offset| {
         if gets_snapshot_on_rebuild(&bases, base_offset) && producers.is_snapshot_due(*newest_snapshot) {
