@@ -40,8 +40,11 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Last sequence: counted up one by one.
+    /// Last sequence: counted up one by one; −1 without sequences.
     pub fn last_sequence(&self) -> i32 {
+        if self.sequence == -1 {
+            return -1;
+        }
         (self.base..self.last).fold(self.sequence, |sequence, _| following(sequence))
     }
 }

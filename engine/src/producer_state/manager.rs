@@ -159,14 +159,16 @@ impl ProducerStateManager {
     pub fn load_snapshot(&mut self, snapshot: &ProducerSnapshot, offset: Offset, now_ms: i64) {
         self.truncate_fully_and_start_at(offset);
         for entry in &snapshot.entries {
-            let open = entry.current_txn_first_offset;
             let age_ms = now_ms.saturating_sub(entry.last_timestamp);
-            if open.is_none() && age_ms >= self.producer_id_expiration_ms {
+            if entry.current_txn_first_offset.is_none() && age_ms >= self.producer_id_expiration_ms {
                 continue;
             }
             *self.producers.get_or_insert(entry.producer_id) = Entry::of_snapshot(entry);
-            if let Some(first_offset) = open {
-                self.transactions.begin(entry.producer_id, first_offset);
+        }
+        // Of a producer that is there twice the last entry counts, so this comes at the end.
+        for entry in self.producers.iter() {
+            if let Some(first_offset) = entry.current_txn_first_offset() {
+                self.transactions.begin(entry.producer_id(), first_offset);
             }
         }
     }

@@ -12,6 +12,8 @@
 //!
 //! Each only if it is [due](ProducerStateManager::is_snapshot_due).
 
+use std::collections::BTreeSet;
+
 use super::ProducerStateManager;
 use crate::types::Offset;
 
@@ -51,7 +53,7 @@ impl ProducerStateManager {
             self.on_log_start_raised(log_start);
         } else {
             self.truncate_fully_and_start_at(log_start);
-            candidates.extend(snapshots.iter().filter(|offset| !outside.contains(offset)));
+            candidates.extend(snapshots.iter().filter(|&&offset| !is_outside(offset, log_start, end)));
             candidates.sort_unstable();
             candidates.reverse();
         }
@@ -67,14 +69,19 @@ impl ProducerStateManager {
 
 /// The snapshots above `end`, or not above `log_start`.
 pub fn snapshots_outside(snapshots: &[Offset], log_start: Offset, end: Offset) -> Vec<Offset> {
-    snapshots.iter().filter(|&&offset| offset > end || offset <= log_start).copied().collect()
+    snapshots.iter().filter(|&&offset| is_outside(offset, log_start, end)).copied().collect()
+}
+
+fn is_outside(snapshot: Offset, log_start: Offset, end: Offset) -> bool {
+    snapshot > end || snapshot <= log_start
 }
 
 /// At loading: the snapshots that are of no use. Of use are those at the base of a segment, and the largest of the
 /// others if it is not below every base: that was made at closing (`removeStraySnapshots`).
 pub fn stray_snapshots(snapshots: &[Offset], segment_bases: &[Offset]) -> Vec<Offset> {
-    let is_stray = |offset: &&Offset| !segment_bases.contains(offset);
-    let largest_base = segment_bases.iter().max();
+    let bases: BTreeSet<_> = segment_bases.iter().collect();
+    let is_stray = |offset: &&Offset| !bases.contains(offset);
+    let largest_base = bases.last().copied();
     let kept = snapshots.iter().filter(is_stray).max().filter(|&largest| Some(largest) >= largest_base);
     snapshots.iter().filter(is_stray).filter(|&offset| Some(offset) != kept).copied().collect()
 }
