@@ -16,7 +16,7 @@ use super::config::LogConfig;
 use super::partition::{Log, LogOffsets, Parts, Writer, jitter, segment_config};
 use super::rebuild::{self, Extent, ProducerReport, rebuild_producers};
 use super::split::split;
-use super::state_files::{list_snapshots, read_epochs, remove_snapshot, write_epochs};
+use super::state_files::{list_snapshots, read_epochs, remove_snapshot, write_epochs, write_snapshot};
 use super::tidy_up::tidy_up;
 use super::validate::LogValidator;
 use crate::batch::CoordinatorBatches;
@@ -260,7 +260,6 @@ impl Opening {
             let Some(cut) = self.recover_segment(number, why, is_unclean)? else { return Ok(Some(number)) };
             self.needs.remove(&base_offset);
             if cut && is_unclean {
-                self.drop_behind(number)?;
                 break;
             }
             if cut {
@@ -304,32 +303,38 @@ impl Opening {
                 self.state.now_ms,
             )?;
         }
+        if is_unclean
+            && base_offset > log_start
+            && !list_snapshots(&*self.storage, &self.directory)?.contains(&base_offset)
+        {
+            // That behind the segment before is of another offset, where offsets are missing in between.
+            write_snapshot(&*self.storage, &self.directory, base_offset, &producers.snapshot())?;
+        }
         let epochs = &mut self.writer.epochs;
         let epochs_changed = &mut self.report.epochs_changed;
-        // It is replaced, and is cut in place where nobody else has it.
-        drop(self.segments.remove(number));
         let path = segment.path(SegmentFileKind::Log);
-        let result = segment.recover(&self.segment_config, |frame, position| {
+        let walked = segment.walk_all(&self.segment_config, |frame, position| {
             let epoch = frame.partition_leader_epoch();
             if epoch >= 0 && epochs.latest_epoch().is_none_or(|latest| epoch > latest) {
                 *epochs_changed |= epochs.assign(epoch, frame.base_offset()).unwrap_or(false);
             }
             rebuild::observe(&mut producers, frame, &path, position)
         });
-        let recovered = match result {
-            Ok(recovered) => recovered,
-            Err(RecoveryFault::OffsetOverflow { .. }) => {
-                let segment = Segment::open(
-                    Arc::clone(&self.storage),
-                    &self.directory,
-                    base_offset,
-                    SegmentFileState::Live,
-                )?;
-                self.segments.insert(number, Arc::new(segment));
-                return Ok(None);
-            }
+        let rebuilt = match walked {
+            Ok(rebuilt) => rebuilt,
+            Err(RecoveryFault::OffsetOverflow { .. }) => return Ok(None),
             Err(RecoveryFault::Other(error)) => return Err(error),
         };
+        if is_unclean && rebuilt.is_cut() {
+            // Before the cut: a start after a crash in between would find nothing wrong, and keep them behind a gap.
+            self.drop_behind(number)?;
+        }
+        // It is replaced, and is cut in place where nobody else has it.
+        drop(self.segments.remove(number));
+        let recovered = segment.rebuild(rebuilt).map_err(|fault| match fault {
+            RecoveryFault::Other(error) => error,
+            RecoveryFault::OffsetOverflow { .. } => Error::Index { path, reason: fault.to_string() },
+        })?;
         self.segments.insert(number, Arc::clone(&recovered.segment));
         let is_cut = recovered.cut.is_some();
         if is_unclean {
@@ -355,9 +360,12 @@ impl Opening {
         self.state.log_start_offset.map_or(first, |start| start.max(first))
     }
 
-    /// Lets go of the segments behind one that was cut.
+    /// Lets go of the segments behind one that is cut.
     fn drop_behind(&mut self, number: usize) -> Result<(), Error> {
         let gone = self.segments.split_off(number + 1);
+        if gone.is_empty() {
+            return Ok(());
+        }
         // From the end, so that a crash leaves no gap.
         let gone: Vec<Arc<Segment>> = gone.into_iter().rev().collect();
         self.report.dropped.extend(gone.iter().rev().map(|segment| segment.base_offset()));
@@ -403,7 +411,9 @@ impl Opening {
 
         let log_start = self.log_start().min(end);
         self.report.epochs_changed |= self.writer.epochs.truncate_from_end(end);
-        self.report.epochs_changed |= self.writer.epochs.truncate_from_start(log_start);
+        if let Some(start) = self.state.log_start_offset {
+            self.report.epochs_changed |= self.writer.epochs.truncate_from_start(start.min(end));
+        }
         if self.report.epochs_changed {
             write_epochs(&*self.storage, &self.directory, &self.writer.epochs)?;
         }

@@ -13,9 +13,9 @@ use super::validate::{LogValidator, StoredBatch};
 use crate::batch::CoordinatorBatches;
 use crate::error::Error;
 use crate::io::Storage;
-use crate::producer_state::ProducerStateManager;
+use crate::producer_state::{ProducerRejection, ProducerStateManager, VerificationGuard};
 use crate::segment::{BatchFacts, Segment, SegmentConfig, SegmentFileState, SegmentWriter};
-use crate::types::{Offset, TopicPartition};
+use crate::types::{Offset, ProducerId, TopicPartition};
 
 /// One partition's log, shared by all threads that use it.
 ///
@@ -170,6 +170,35 @@ impl Log {
     /// A copy of what is known of producers.
     pub fn producer_state(&self) -> ProducerStateManager {
         self.lock().producers.clone()
+    }
+
+    /// Forgets producers and verifications that have been idle for `producer.id.expiration.ms`; says how many producers. To
+    /// be called every ten minutes or so.
+    pub fn remove_expired_producers(&self, now_ms: i64) -> usize {
+        self.lock().producers.remove_expired(now_ms)
+    }
+
+    /// Whether a client's batch that begins a transaction must bring a guard
+    /// (`transaction.partition.verification.enable`). Off at first.
+    pub fn set_transaction_verification(&self, is_on: bool) {
+        self.lock().producers.set_transaction_verification(is_on);
+    }
+
+    /// Before a client's batch that begins a transaction: gives the guard that has to come with it once the coordinator
+    /// has said yes; `None` while a transaction of this epoch goes on (`maybeStartTransactionVerification`).
+    ///
+    /// # Errors
+    /// [`ProducerRejection::InvalidProducerEpoch`]
+    pub fn start_verification(
+        &self,
+        producer_id: ProducerId,
+        sequence: i32,
+        producer_epoch: i16,
+        supports_epoch_bump: bool,
+        now_ms: i64,
+    ) -> Result<Option<VerificationGuard>, ProducerRejection> {
+        let producers = &mut self.lock().producers;
+        producers.start_verification(producer_id, sequence, producer_epoch, supports_epoch_bump, now_ms)
     }
 
     /// The settings.

@@ -178,3 +178,30 @@ fn a_refused_append_leaves_nothing_behind() {
     let again = log.append_as_leader(&mut producer(0, 0), &request).expect("a duplicate").expect("a batch");
     assert!(again.is_duplicate && again.first_offset == Offset(3));
 }
+
+#[test]
+fn a_transaction_begins_with_a_guard_where_it_must_be_verified() {
+    let storage = storage();
+    let log = open(&storage, &LogConfig::default(), true);
+    log.set_transaction_verification(true);
+    let mut request = LeaderRequest {
+        origin: AppendOrigin::Client,
+        leader_epoch: 2,
+        now_ms: 1000,
+        verification_guard: None,
+        transaction_version: 0,
+    };
+    let transactional = || {
+        let mut builder = BatchBuilder::new(Offset(0));
+        let record = NewRecord { timestamp: 500, key: Some(b"k"), value: Some(b"v"), headers: &[] };
+        builder.push(&record).expect("a record").producer(ProducerId(7), 0, 0).transactional();
+        builder.build().expect("a batch")
+    };
+    assert!(log.append_as_leader(&mut transactional(), &request).is_err());
+    request.verification_guard = log.start_verification(ProducerId(7), 0, 0, false, 1000).expect("known");
+    assert!(request.verification_guard.is_some());
+    log.append_as_leader(&mut transactional(), &request).expect("verified");
+    assert_eq!(log.start_verification(ProducerId(7), 1, 0, false, 1000), Ok(None));
+    // An open transaction keeps its producer.
+    assert_eq!((log.remove_expired_producers(i64::MAX), log.producer_state().len()), (0, 1));
+}
