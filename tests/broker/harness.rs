@@ -1,12 +1,15 @@
-//! A real broker as a child process, and the Java driver that makes it write transactions.
+//! A real broker as a child process, and the Java drivers that make it write.
 //!
 //! Every wait is bounded, and a [`Broker`] that goes out of scope, by a panic too, is killed and waited for.
+#![allow(dead_code, reason = "each test binary uses its part of this file")]
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,7 +32,57 @@ const QUIET: [&str; 7] = [
     "broker.session.timeout.ms=2000",
 ];
 
-/// What a broker run needs: Kafka's jars and the compiled driver.
+/// One broker at a time: two of them on a small machine time each other out.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+/// Jars and drivers, made ready once, or why they cannot be.
+static KAFKA: LazyLock<Result<Kafka, String>> = LazyLock::new(Kafka::prepare);
+
+/// One broker test: Kafka at hand, a folder of its own, no other broker beside it.
+pub(crate) struct Run {
+    pub(crate) kafka: &'static Kafka,
+    pub(crate) folder: tempfile::TempDir,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Run {
+    /// `None` where this machine cannot run a broker and nobody demands it.
+    pub(crate) fn begin() -> Option<Self> {
+        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*KAFKA {
+            Ok(kafka) => {
+                let folder = tempfile::tempdir().expect("a temporary folder");
+                Some(Self { kafka, folder, _alone: alone })
+            }
+            Err(reason) => {
+                assert!(!required("broker"), "the broker suite is required here, and cannot run: {reason}");
+                say(&format!("skipped, no broker was run: {reason}"));
+                None
+            }
+        }
+    }
+}
+
+/// Whether the environment demands that a suite runs: `REDRIVE_REQUIRE` is a list of suites, separated by commas.
+fn required(suite: &str) -> bool {
+    std::env::var("REDRIVE_REQUIRE").is_ok_and(|list| list.split(',').any(|name| name.trim() == suite))
+}
+
+/// Tells the person who runs the tests, past the capture of a passing test's output.
+pub(crate) fn say(message: &str) {
+    // A closed stderr is no reason to fail.
+    let _ = writeln!(std::io::stderr(), "broker suite: {message}");
+}
+
+/// Which program asks the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Driver {
+    /// `TransactionDriver.java`
+    Transactions,
+    /// `StoreDriver.java`
+    Store,
+}
+
+/// What a broker run needs: Kafka's jars and the compiled drivers.
 pub(crate) struct Kafka {
     jars: PathBuf,
     driver: PathBuf,
@@ -68,7 +121,8 @@ impl Kafka {
         }
 
         let driver = scratch.join("broker-driver");
-        let sources = ["TransactionDriver.java", "HistogramReader.java"].map(|name| folder().join(name));
+        let sources = ["TransactionDriver.java", "StoreDriver.java", "HistogramReader.java"];
+        let sources = sources.map(|name| folder().join(name));
         let compile = Command::new("javac")
             .args(["-encoding", "UTF-8", "-cp", &format!("{}/*", jars.display()), "-d"])
             .arg(&driver)
@@ -122,18 +176,38 @@ impl Kafka {
         String::from_utf8(output.stdout).expect("ASCII")
     }
 
-    /// Starts the driver. `out` appears when it has done what `mode` says.
-    fn spawn_driver(&self, broker: &Broker, mode: &str, out: &Path, more: &[&OsStr]) -> Process {
+    /// Runs Kafka's DumpLogSegments over files with these flags; what it prints on both streams.
+    pub(crate) fn dump_log(&self, flags: &[&str], files: &[PathBuf]) -> String {
+        let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+        let output = Command::new("java")
+            .args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp"])
+            .arg(format!("{}/*", self.jars.display()))
+            .arg("org.apache.kafka.tools.DumpLogSegments")
+            .args(flags)
+            .args(["--files", &files.join(",")])
+            .output()
+            .expect("java answered a moment ago");
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success(), "{text}");
+        text
+    }
+
+    /// Starts a driver. `out` appears when it has done what `mode` says.
+    fn spawn_driver(
+        &self,
+        driver: Driver,
+        broker: &Broker,
+        mode: &str,
+        out: &Path,
+        more: &[&OsStr],
+    ) -> Process {
+        let class = match driver {
+            Driver::Transactions => "TransactionDriver",
+            Driver::Store => "StoreDriver",
+        };
         let class_path = format!("{}:{}/*", self.driver.display(), self.jars.display());
         let child = Command::new("java")
-            .args([
-                "-Xmx256m",
-                "-XX:TieredStopAtLevel=1",
-                "-XX:+UseSerialGC",
-                "-cp",
-                &class_path,
-                "TransactionDriver",
-            ])
+            .args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", &class_path, class])
             .arg(format!("127.0.0.1:{}", broker.port))
             .arg(mode)
             .arg(out)
@@ -144,15 +218,22 @@ impl Kafka {
         Process(child)
     }
 
-    /// Runs the driver to its end and returns what it wrote.
+    /// Runs the driver of transactions to its end and returns what it wrote.
     pub(crate) fn drive(&self, broker: &Broker, mode: &str) -> String {
         self.drive_with(broker, mode, &[])
     }
 
     /// The same with arguments on top.
     pub(crate) fn drive_with(&self, broker: &Broker, mode: &str, more: &[&OsStr]) -> String {
-        let out = broker.dir.join(format!("{mode}.ndjson"));
-        let mut driver = self.spawn_driver(broker, mode, &out, more);
+        self.drive_by(Driver::Transactions, broker, mode, more)
+    }
+
+    /// Runs a driver to its end and returns what it wrote.
+    pub(crate) fn drive_by(&self, driver: Driver, broker: &Broker, mode: &str, more: &[&OsStr]) -> String {
+        let out = broker.dir.join(format!("{mode}.answer"));
+        // There is one already where the driver ran in this folder before.
+        let _ = fs::remove_file(&out);
+        let mut driver = self.spawn_driver(driver, broker, mode, &out, more);
         let status = wait_for("the driver to end", DRIVER_LIMIT, || driver.0.try_wait().expect("our child"));
         assert!(status.success(), "the driver failed: {status}");
         fs::read_to_string(out).expect("the driver's answer")
@@ -160,8 +241,13 @@ impl Kafka {
 
     /// Kills the broker in the middle of many transactions.
     pub(crate) fn crash_in_a_storm(&self, broker: Broker) {
+        self.crash_in_a_storm_of(Driver::Transactions, broker, &[]);
+    }
+
+    /// The same in the middle of what a driver makes of `more`.
+    pub(crate) fn crash_in_a_storm_of(&self, driver: Driver, broker: Broker, more: &[&OsStr]) {
         let warm = broker.dir.join("storm.warm");
-        let mut driver = self.spawn_driver(&broker, "storm", &warm, &[]);
+        let mut driver = self.spawn_driver(driver, &broker, "storm", &warm, more);
         wait_for("the storm to rise", DRIVER_LIMIT, || {
             let ended = driver.0.try_wait().expect("our child");
             assert!(ended.is_none(), "the storm ended by itself: {ended:?}");
@@ -179,6 +265,11 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
+    /// What it has logged since its start.
+    pub(crate) fn log_file(&self) -> PathBuf {
+        self.dir.join("broker.log")
+    }
+
     /// Where its partition directories lie.
     pub(crate) fn log_dir(&self) -> PathBuf {
         self.dir.join("data")

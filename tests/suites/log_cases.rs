@@ -30,7 +30,9 @@ fn segments_of(batches: i64) -> LogConfig {
 }
 
 fn fill(log: &Log, records: i64) {
-    (0..records).for_each(|_| drop(lead(log, &range(0, 0))));
+    (0..records).for_each(|_| {
+        lead(log, &range(0, 0));
+    });
 }
 
 fn is_out_of_range(log: &Log, offset: i64) -> bool {
@@ -80,7 +82,9 @@ fn c03_r040_at_least_one_batch_over_a_gap() {
     let row = row("c03_r040");
     for place in places() {
         let log = place.open(&LogConfig { segment_bytes: 160, ..every_batch() });
-        numbers(&row["records"]).iter().for_each(|&at| drop(follow(&log, &[range(at, at)])));
+        numbers(&row["records"]).iter().for_each(|&at| {
+            follow(&log, &[range(at, at)]);
+        });
         for limit in numbers(&row["limits"]) {
             let found = first(&log, number(&row["read"]), limit as u32, true);
             assert_eq!(found, row["offset"].as_i64(), "{limit}");
@@ -93,7 +97,9 @@ fn c03_r041_less_than_one_batch() {
     let row = row("c03_r041");
     for place in places() {
         let log = place.open(&every_batch());
-        numbers(&row["records"]).iter().for_each(|&at| drop(follow(&log, &[range(at, at)])));
+        numbers(&row["records"]).iter().for_each(|&at| {
+            follow(&log, &[range(at, at)]);
+        });
         for pair in lists(&row["lengths"]) {
             let at = Offset(number(&row["read"]));
             let read = log.read(at, pair[0] as u32, ReadUpTo::LogEnd, false).expect("a read");
@@ -250,7 +256,9 @@ fn c03_r053_the_largest_timestamp() {
     let found = numbers(&row["found"]);
     for place in places() {
         let log = place.open(&segments_of(1));
-        numbers(&row["times"]).iter().for_each(|&time| drop(lead(&log, &timed(0, &[NOW + time]))));
+        numbers(&row["times"]).iter().for_each(|&time| {
+            lead(&log, &timed(0, &[NOW + time]));
+        });
         let max = log.find_max_timestamp(&Limits::default()).expect("a search").expect("a record");
         assert_eq!(vec![max.timestamp - NOW, max.offset.0], found);
     }
@@ -396,7 +404,9 @@ fn c03_r064_offsets_out_of_reach_of_the_base() {
     let row = row("c03_r064");
     for place in places() {
         let log = place.open(&every_batch());
-        numbers(&row["offsets"]).iter().for_each(|&at| drop(follow(&log, &[range(at, at)])));
+        numbers(&row["offsets"]).iter().for_each(|&at| {
+            follow(&log, &[range(at, at)]);
+        });
         assert_eq!(bases(&log), numbers(&row["bases"]));
     }
 }

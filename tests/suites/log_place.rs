@@ -8,9 +8,7 @@ use redrive::Error;
 use redrive::batch::BatchFrame;
 use redrive::io::{FileSystem, MemoryStorage, Storage, read_small, remove_if_there};
 use redrive::log::validate::AppendOrigin;
-use redrive::log::{
-    AppendError, AppendInfo, LeaderRequest, Log, LogConfig, LogRecovery, LogState, ReadUpTo,
-};
+use redrive::log::{AppendError, AppendInfo, LeaderRequest, Log, LogConfig, LogRecovery, LogState, ReadUpTo};
 use redrive::types::{Offset, TopicPartition};
 use redrive_tests::logs::{BatchSpec, RecordSpec, TRANSACTIONAL};
 use serde_json::Value;
@@ -69,11 +67,7 @@ pub(crate) fn state(clean_shutdown: bool) -> LogState {
 }
 
 impl Place {
-    pub(crate) fn try_open(
-        &self,
-        config: &LogConfig,
-        state: &LogState,
-    ) -> Result<(Log, LogRecovery), Error> {
+    pub(crate) fn try_open(&self, config: &LogConfig, state: &LogState) -> Result<(Log, LogRecovery), Error> {
         let storage = Arc::clone(&self.storage);
         Log::open(storage, &self.directory, TopicPartition::new("t", 0), config.clone(), state)
     }

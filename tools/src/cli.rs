@@ -12,12 +12,12 @@ use crate::dump::DumpStatus;
 use crate::failure::{Failure, Status};
 use crate::load::end_on_interrupt;
 use crate::text::{is_hostile, sanitize};
-use crate::{describe, dump, generate, list, manual, profile, replay};
+use crate::{describe, dump, generate, list, manual, profile, recover, replay, verify};
 
 /// Loads, lists, describes and dumps Kafka's transaction logs offline: complete or refused.
 ///
 /// A LOG_DIR is an entry of Kafka's log.dirs, with partition folders inside, or one partition's folder named topic-N;
-/// a copy without checkpoint files or indexes works. Nothing in it is changed.
+/// a copy without checkpoint files or indexes works. Nothing in it is changed, except by recover --in-place.
 #[derive(Debug, Parser)]
 #[command(name = "redrive", version, max_term_width = 100, after_help = EXIT_STATUS)]
 pub struct Cli {
@@ -71,6 +71,18 @@ pub enum Command {
     /// against all, and a warm page cache against what was found.
     #[command(after_help = EXIT_STATUS)]
     Profile(profile::ProfileArgs),
+    /// Check all CRCs, offsets, leader epochs, indexes, snapshots and checkpoints, and the rules between files
+    ///
+    /// A line for each finding: an error where data or a file is wrong, else a note. Only an error makes the exit status
+    /// 1. Records are read and decompressed; the content of .txnindex files is not looked at.
+    #[command(after_help = EXIT_STATUS)]
+    Verify(verify::VerifyArgs),
+    /// Do what a broker's start does after an unclean stop: cut, rebuild, report; or say what it would do
+    ///
+    /// Logs are cut where the first bad batch begins, segments behind a cut are dropped, indexes and producer snapshots
+    /// are made anew. A directory that a running broker holds is refused.
+    #[command(after_help = recover::EXIT_STATUS)]
+    Recover(recover::RecoverArgs),
     /// Print the completions of a shell
     Completions(manual::CompletionsArgs),
     /// Print a manual page, or write all of them
@@ -93,6 +105,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Dump(args) => run_dump(args, &mut console),
         Command::Generate(args) => generate::run(args, &mut console),
         Command::Profile(args) => profile::run(args, &mut console),
+        Command::Verify(args) => verify::run(args, &mut console),
+        Command::Recover(args) => recover::run(args, &mut console),
         Command::Completions(args) => manual::completions(args, &mut console),
         Command::Man(args) => manual::man(args, &mut console),
     };

@@ -9,7 +9,7 @@
 //! | [`json`] | JSON that is safe to look at |
 //! | [`load`] | the options of every command that loads, and the load with its progress |
 //! | [`row`] | one transactional id in JSON |
-//! | [`replay`], [`list`], [`describe`], [`dump`], [`mod@generate`], [`profile`], [`manual`] | the subcommands |
+//! | [`replay`], [`list`], [`describe`], [`dump`], [`mod@generate`], [`profile`], [`verify`], [`recover`], [`manual`] | the subcommands |
 //!
 //! Exit status of every command:
 //!
@@ -36,9 +36,11 @@ pub mod load;
 pub mod manual;
 pub mod profile;
 mod progress;
+pub mod recover;
 pub mod replay;
 mod replay_text;
 pub mod row;
 pub mod text;
+pub mod verify;
 
 pub use cli::run;

@@ -2,8 +2,8 @@
 //!
 //! [`Storage`] lists a folder, opens and changes files; [`StorageFile`] reads at a position or gives the whole file as a
 //! [`Region`]; [`WritableFile`] also writes, and shares what is written without a copy. [`FileSystem`] is the real one,
-//! [`MemoryStorage`] a double with faults on demand. This module knows nothing of Kafka and returns plain
-//! [`std::io::Error`]s: callers add what they were doing.
+//! [`MemoryStorage`] a double with faults on demand, and [`Overlay`] keeps the changes of another one in memory. This
+//! module knows nothing of Kafka and returns plain [`std::io::Error`]s: callers add what they were doing.
 //!
 //! A region may be held for any time, also while its file is renamed, removed or written to behind it. So no file of
 //! which a region was given out is ever made shorter than that: whoever has to cut one writes a new file and puts it in
@@ -12,11 +12,13 @@
 mod direct;
 mod file_system;
 mod memory;
+mod overlay;
 mod region;
 
 pub use direct::DirectFile;
 pub use file_system::FileSystem;
 pub use memory::{Fault, MemoryStorage, Operation};
+pub use overlay::Overlay;
 pub use region::Region;
 
 pub use crate::machine::residency::Cache;

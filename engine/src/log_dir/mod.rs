@@ -8,6 +8,7 @@ mod directory;
 mod partition_name;
 mod root;
 mod segments;
+pub mod verify;
 
 pub use directory::{LogDir, Notice, NoticeKind, PartitionDir};
 pub use partition_name::{DirectoryName, DirectoryState};

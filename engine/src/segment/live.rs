@@ -29,6 +29,9 @@ pub struct Segment {
     /// Changes when the files are renamed.
     location: RwLock<Location>,
     pub(super) log: Arc<dyn WritableFile>,
+    /// Whether the file was made here, so that nobody can have bytes of it but by this segment. Of one that was there,
+    /// readers of a former log of this folder may still hold some.
+    pub(super) is_own_log: bool,
     /// Bytes of whole batches.
     size: AtomicU64,
     /// The largest timestamp so far, and the last offset of the batch that has it.
@@ -117,7 +120,7 @@ impl Segment {
             log.set_len(config.segment_bytes_max.into()).map_err(Error::io("lengthen", &path))?;
         }
         log.reserve(config.segment_bytes_max.into());
-        let segment = Self::new(storage, location, log, 0);
+        let segment = Self::new(storage, location, log, 0, true);
         let bytes = config.index_bytes_max as usize;
         segment.set_indexes(LiveOffsetIndex::new(base_offset, bytes), LiveTimeIndex::new(base_offset, bytes));
         let _ = segment.transactions.set(Published::default());
@@ -139,7 +142,7 @@ impl Segment {
         let path = location.path(SegmentFileKind::Log);
         let log = storage.open_writable(&path).map_err(Error::io("open", &path))?;
         let size = log.written();
-        let segment = Self::new(storage, location, log, size);
+        let segment = Self::new(storage, location, log, size, false);
         if size > i32::MAX as u64 {
             return Err(segment.corrupt(0, base_offset, Reason::SegmentTooLarge(size)));
         }
@@ -151,12 +154,14 @@ impl Segment {
         location: Location,
         log: Arc<dyn WritableFile>,
         size: u64,
+        is_own_log: bool,
     ) -> Self {
         Self {
             storage,
             base_offset: location.base_offset,
             location: RwLock::new(location),
             log,
+            is_own_log,
             size: AtomicU64::new(size),
             max_timestamp: AtomicI64::new(UNKNOWN),
             max_timestamp_offset: AtomicI64::new(0),

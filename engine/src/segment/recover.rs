@@ -85,7 +85,7 @@ pub enum RecoveryFault {
 }
 
 /// What the walk over a segment makes.
-struct Rebuilt {
+pub(crate) struct Rebuilt {
     offset_index: LiveOffsetIndex,
     time_index: LiveTimeIndex,
     transactions: Vec<AbortedTransaction>,
@@ -112,19 +112,24 @@ impl Segment {
     /// # Errors
     /// [`RecoveryFault`]
     pub fn recover(
-        mut self: Arc<Self>,
+        self: Arc<Self>,
         config: &SegmentConfig,
         observe: impl FnMut(&BatchFrame<'_>, u64) -> Result<Option<AbortedTransaction>, Error>,
     ) -> Result<Recovered, RecoveryFault> {
         let rebuilt = self.walk_all(config, observe)?;
+        self.rebuild(rebuilt)
+    }
+
+    /// The second half of [`recover`](Self::recover): changes the files.
+    pub(crate) fn rebuild(mut self: Arc<Self>, rebuilt: Rebuilt) -> Result<Recovered, RecoveryFault> {
         let size = self.size();
         let (storage, location) = (Arc::clone(&self.storage), self.location());
-        let log = cut_log(&mut self, rebuilt.kept)?;
+        let (log, is_own_log) = cut_log(&mut self, rebuilt.kept)?;
         let Rebuilt { offset_index, time_index, transactions, max, kept, batches, next_offset, .. } = rebuilt;
 
         // What is open of the index files was of no use, and is opened again.
         self.files().detach();
-        let segment = Self::new(storage, location.clone(), log, kept);
+        let segment = Self::new(storage, location.clone(), log, kept, is_own_log);
         segment.set_indexes(offset_index, time_index);
         segment.set_max_timestamp(max);
         append_closing_entry(&segment)?;
@@ -144,7 +149,8 @@ impl Segment {
         Ok(Recovered { segment: Arc::new(segment), cut, batches, next_offset, not_indexed })
     }
 
-    fn walk_all(
+    /// The first half of [`recover`](Self::recover): looks, and changes nothing.
+    pub(crate) fn walk_all(
         &self,
         config: &SegmentConfig,
         mut observe: impl FnMut(&BatchFrame<'_>, u64) -> Result<Option<AbortedTransaction>, Error>,
@@ -175,6 +181,15 @@ impl Segment {
                 Ok(Some(found)) => found,
                 Ok(None) => break,
                 Err(fault) => {
+                    let position = walk.position();
+                    // Whole, with the right checksum, and yet below the base offset: nothing that a cut could mend.
+                    if let Ok(frame) = BatchFrame::unchecked_fields(&bytes[position as usize..])
+                        && frame.last_offset() < base_offset
+                        && frame.verify().is_ok()
+                    {
+                        super::index::check_reach(frame.last_offset(), base_offset)
+                            .map_err(|fault| RecoveryFault::OffsetOverflow { position, fault })?;
+                    }
                     rebuilt.reason = Some(fault.into());
                     break;
                 }
@@ -224,6 +239,11 @@ impl Segment {
 }
 
 impl Rebuilt {
+    /// Whether something is going to be cut off.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.reason.is_some()
+    }
+
     /// Gives a batch its entries.
     fn index(&mut self, found: &FrameAt<'_>) -> Result<(), IndexRefusal> {
         if self.offset_index.is_full() || self.time_index.is_full() {

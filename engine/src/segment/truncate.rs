@@ -49,9 +49,9 @@ impl SegmentWriter {
             // A flush of the segment as it was must not write the entries again that have just been cut off.
             files.is_detached = true;
         }
-        let log =
+        let (log, is_own_log) =
             cut_log(&mut self.segment, kept).inspect_err(|_| self.segment.files().is_detached = false)?;
-        let cut = Segment::new(storage, location, log, kept);
+        let cut = Segment::new(storage, location, log, kept, is_own_log);
         cut.log.reserve(self.config.segment_bytes_max.into());
         cut.set_indexes(offset_index, time_index);
         cut.set_transactions(transactions);
@@ -84,22 +84,23 @@ fn largest_of(segment: &Segment) -> Result<TimestampOffset, Error> {
     Ok(largest)
 }
 
-/// A log file with the first `kept` bytes of the segment's, on the device, under its name. The same file where nothing
-/// is cut off or nobody else has it; else a new one.
-pub(super) fn cut_log(segment: &mut Arc<Segment>, kept: u64) -> Result<Arc<dyn WritableFile>, Error> {
+/// A log file with the first `kept` bytes of the segment's, on the device, under its name; and whether it was made here.
+/// The same file where nothing is cut off, or it was made here and nobody else has it; else a new one.
+pub(super) fn cut_log(segment: &mut Arc<Segment>, kept: u64) -> Result<(Arc<dyn WritableFile>, bool), Error> {
     let path = segment.path(SegmentFileKind::Log);
     let size = segment.log.size().map_err(Error::io("look at the length of", &path))?;
     if kept == size {
-        return Ok(Arc::clone(&segment.log));
+        return Ok((Arc::clone(&segment.log), segment.is_own_log));
     }
-    if let Some(owned) = Arc::get_mut(segment)
+    if segment.is_own_log
+        && let Some(owned) = Arc::get_mut(segment)
         && let Some(log) = Arc::get_mut(&mut owned.log)
     {
         match log.shorten(kept) {
             Ok(()) => {
                 log.sync_data().map_err(Error::io("bring to the device", &path))?;
                 owned.set_size(kept);
-                return Ok(Arc::clone(&owned.log));
+                return Ok((Arc::clone(&owned.log), true));
             }
             Err(e) if e.kind() == std::io::ErrorKind::ResourceBusy => {}
             Err(e) => return Err(Error::io("shorten", path)(e)),
@@ -124,7 +125,7 @@ pub(super) fn cut_log(segment: &mut Arc<Segment>, kept: u64) -> Result<Arc<dyn W
     storage
         .sync_directory(&location.directory)
         .map_err(Error::io("bring to the device", &location.directory))?;
-    Ok(copy)
+    Ok((copy, true))
 }
 
 impl Segment {

@@ -10,3 +10,4 @@ mod hostile;
 mod process;
 mod profile;
 mod refusals;
+mod verify;

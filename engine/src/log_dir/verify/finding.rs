@@ -153,6 +153,12 @@ pub enum FindingKind {
     /// The records could not be looked at by this build.
     #[error("its records were not looked at: {0}")]
     NotChecked(String),
+    /// A log file larger than any segment can be.
+    #[error("{bytes} bytes, more than the 2147483647 that a segment can have")]
+    SegmentTooLarge {
+        /// Its size.
+        bytes: u64,
+    },
     /// The log ends below where it starts by the checkpoint.
     #[error("the log ends at {end}, below its log start offset {start}")]
     EndsBelowLogStart {
@@ -221,7 +227,9 @@ pub enum FindingKind {
     },
     /// An offset index entry names a later batch than the one at its position; look-ups work all the same. Brokers
     /// before 4.0 write such entries where several batches were appended at once.
-    #[error("the entry points at byte {position}, where a batch begins that ends at {found}; its own batch follows")]
+    #[error(
+        "the entry points at byte {position}, where a batch begins that ends at {found}; its own batch follows"
+    )]
     IndexEntryEarly {
         /// The entry's position.
         position: u64,
@@ -229,7 +237,9 @@ pub enum FindingKind {
         found: Offset,
     },
     /// An entry leads behind the last batch that can be read.
-    #[error("the entry points behind the batches that can be read, which end at byte {data_end}, offset {end}")]
+    #[error(
+        "the entry points behind the batches that can be read, which end at byte {data_end}, offset {end}"
+    )]
     IndexBeyondLog {
         /// Byte position where they end.
         data_end: u64,
@@ -322,13 +332,13 @@ pub enum FindingKind {
         /// First offset of its transaction.
         first_offset: Offset,
     },
-    /// A snapshot has a producer whose batch should lie in the log and does not.
-    #[error("producer {producer_id} has a batch that ends at {last_offset}, which is not in the log")]
-    BatchNotInLog {
+    /// A snapshot has a producer of which nothing lies in the log, though it should.
+    #[error("producer {producer_id}{}, of which the log has nothing", with_batch(*last_offset))]
+    ProducerNotInLog {
         /// The producer.
         producer_id: ProducerId,
-        /// Last offset of the batch.
-        last_offset: Offset,
+        /// Last offset of its newest batch by the snapshot, if it has one.
+        last_offset: Option<Offset>,
     },
     /// Producers of the log are missing in a snapshot: expired before it was written, or lost.
     #[error("{count} producers of the log are not in it: expired by then, or lost")]
@@ -372,7 +382,9 @@ pub enum FindingKind {
     #[error("no name that Kafka writes")]
     ForeignName,
     /// A name that no broker writes and that keeps brokers from loading the partition, or is taken for a segment.
-    #[error("no name that Kafka writes; a broker takes it for a segment file of another number, or fails on it")]
+    #[error(
+        "no name that Kafka writes; a broker takes it for a segment file of another number, or fails on it"
+    )]
     MisleadingName,
     /// What an interrupted or waiting change left behind: `.deleted`, `.cleaned`, `.swap`, `.tmp`.
     #[error("left behind by a change that was not finished; a broker tidies it up")]
@@ -401,6 +413,10 @@ fn or_none(epoch: Option<i32>) -> String {
     epoch.map_or_else(|| "none".to_owned(), |epoch| epoch.to_string())
 }
 
+fn with_batch(last_offset: Option<Offset>) -> String {
+    last_offset.map_or_else(String::new, |offset| format!(" has a batch that ends at {offset}"))
+}
+
 fn at_position(found: Option<Offset>) -> String {
     match found {
         Some(offset) => format!("where a batch begins that ends at {offset}"),
@@ -410,7 +426,9 @@ fn at_position(found: Option<Offset>) -> String {
 
 fn at_offset(found: Option<i64>) -> String {
     match found {
-        Some(timestamp) => format!("but the batch there is not the first with it; the largest so far is {timestamp}"),
+        Some(timestamp) => {
+            format!("but the batch there is not the first with it; the largest so far is {timestamp}")
+        }
         None => "and its offset is in no batch".to_owned(),
     }
 }
@@ -434,6 +452,7 @@ impl FindingKind {
             Self::PayloadOfNoRecords { .. } => "payload-of-no-records",
             Self::MaxTimestamp { .. } => "max-timestamp",
             Self::NotChecked(_) => "not-checked",
+            Self::SegmentTooLarge { .. } => "segment-too-large",
             Self::EndsBelowLogStart { .. } => "ends-below-log-start",
             Self::EpochGoesBack { .. } => "epoch-goes-back",
             Self::EpochMismatch { .. } => "epoch-mismatch",
@@ -457,7 +476,7 @@ impl FindingKind {
             Self::SnapshotEntry { .. } => "snapshot-entry",
             Self::SnapshotDiffers { .. } => "snapshot-differs",
             Self::OpenTransactionMissing { .. } => "open-transaction-missing",
-            Self::BatchNotInLog { .. } => "batch-not-in-log",
+            Self::ProducerNotInLog { .. } => "producer-not-in-log",
             Self::ProducersMissing { .. } => "producers-missing",
             Self::Producer(_) => "producer",
             Self::Checkpoint(_) => "checkpoint",
