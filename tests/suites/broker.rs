@@ -10,20 +10,13 @@ mod harness;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
-use std::sync::{LazyLock, Mutex, PoisonError};
 
-use harness::Kafka;
+use harness::{Run, say};
 use redrive::transaction_log::TransactionState;
 use redrive_tests::naive::{self, NaiveEntry, NaiveOptions};
 use redrive_tools::generate::{Scenario, Spec, ValueVersions, Volume, generate_into};
 use serde_json::Value;
-
-/// One broker at a time: two of them on a small machine time each other out.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-/// Jars and driver, made ready once, or why they cannot be.
-static KAFKA: LazyLock<Result<Kafka, String>> = LazyLock::new(Kafka::prepare);
 
 /// What both sides know of a transactional id, under the names of DescribeTransactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -413,40 +406,4 @@ fn parse(answer: &str) -> Vec<Transaction> {
 fn number<T: TryFrom<i64>>(value: &Value) -> T {
     let number = value.as_i64().and_then(|number| T::try_from(number).ok());
     number.unwrap_or_else(|| panic!("{value} is no number of its field's width"))
-}
-
-/// One broker test: Kafka at hand, a folder of its own, no other broker beside it.
-struct Run {
-    kafka: &'static Kafka,
-    folder: tempfile::TempDir,
-    _alone: std::sync::MutexGuard<'static, ()>,
-}
-
-impl Run {
-    /// `None` where this machine cannot run a broker and nobody demands it.
-    fn begin() -> Option<Self> {
-        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*KAFKA {
-            Ok(kafka) => {
-                let folder = tempfile::tempdir().expect("a temporary folder");
-                Some(Self { kafka, folder, _alone: alone })
-            }
-            Err(reason) => {
-                assert!(!required("broker"), "the broker suite is required here, and cannot run: {reason}");
-                say(&format!("skipped, no broker was run: {reason}"));
-                None
-            }
-        }
-    }
-}
-
-/// Whether the environment demands that a suite runs: `REDRIVE_REQUIRE` is a list of suites, separated by commas.
-fn required(suite: &str) -> bool {
-    std::env::var("REDRIVE_REQUIRE").is_ok_and(|list| list.split(',').any(|name| name.trim() == suite))
-}
-
-/// Tells the person who runs the tests, past the capture of a passing test's output.
-fn say(message: &str) {
-    // A closed stderr is no reason to fail.
-    let _ = writeln!(std::io::stderr(), "broker suite: {message}");
 }
