@@ -190,6 +190,16 @@ pub enum Error {
         /// The log start offset.
         log_start: Offset,
     },
+    /// The folder belongs to another topic of the same name, which was deleted.
+    #[error("{} is of topic id {found}, not {expected}", path.display())]
+    InconsistentTopicId {
+        /// The partition's folder.
+        path: PathBuf,
+        /// The id that was asked for, as Kafka writes it.
+        expected: String,
+        /// The id in `partition.metadata`.
+        found: String,
+    },
     /// A write or a sync failed before, so nobody knows what the device has: open the log again to go on.
     #[error("{partition} takes nothing more since a write failed; open it again")]
     Poisoned {
@@ -247,6 +257,7 @@ impl Error {
             Self::OffsetOutOfRange { .. } => "offset-out-of-range",
             Self::NegativeOffset { .. } => "negative-offset",
             Self::EndsBelowLogStart { .. } => "ends-below-log-start",
+            Self::InconsistentTopicId { .. } => "inconsistent-topic-id",
             Self::Poisoned { .. } => "poisoned",
             Self::Closed { .. } => "closed",
         }

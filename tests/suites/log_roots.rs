@@ -12,6 +12,7 @@ use log_place::{NOW, lead, range};
 use redrive::Error;
 use redrive::io::{Fault, FileSystem, MemoryStorage, Storage};
 use redrive::log::{Log, LogConfig};
+use redrive::log_dir::checkpoint::Uuid;
 use redrive::log_dir::{LogRoot, OpenOptions, RootRecovery, check_duplicates};
 use redrive::types::{Offset, TopicPartition};
 
@@ -209,4 +210,59 @@ fn fc_77_checkpoint_files_of_a_root() {
             }
         }
     }
+}
+
+#[test]
+fn c03_r035_an_empty_segment_is_not_rolled() {
+    let (_, storage) = memory();
+    let root = filled(&storage, &[0]);
+    let log = root.log(&partition(0)).expect("open");
+    assert!(!log.roll(NOW).expect("nothing to roll"));
+    assert_eq!(log.segments_count(), 1);
+    assert_eq!(lead(&log, &range(0, 0)).first_offset, Offset(0));
+    assert_eq!((log.roll(NOW).ok(), log.segments_count()), (Some(true), 2));
+}
+
+#[test]
+fn c03_r052_an_epoch_without_data_is_the_latest() {
+    let (_, storage) = memory();
+    let root = filled(&storage, &[2]);
+    let log = root.log(&partition(0)).expect("open");
+    assert_ne!(log.leader_epochs().latest_epoch(), Some(2));
+    assert!(log.assign_leader_epoch(2).expect("assigned"));
+    assert!(!log.assign_leader_epoch(2).expect("known"));
+    let latest = log.leader_epochs();
+    let latest = latest.entries().last().expect("an entry");
+    assert_eq!((latest.epoch, latest.start_offset), (2, Offset(2)));
+    assert!(log.assign_leader_epoch(-1).is_err());
+    assert!(!log.is_poisoned());
+}
+
+#[test]
+fn c03_r108_an_epoch_at_the_end_goes_with_a_truncation_above_it() {
+    let (_, storage) = memory();
+    let root = filled(&storage, &[3]);
+    let log = root.log(&partition(0)).expect("open");
+    let before = log.leader_epochs();
+    for target in [3, 9] {
+        log.assign_leader_epoch(7).expect("assigned");
+        assert_ne!(log.leader_epochs(), before);
+        assert!(!log.truncate_to(Offset(target), NOW).expect("nothing removed"));
+        assert_eq!((log.leader_epochs(), log.log_end_offset()), (before.clone(), Offset(3)));
+    }
+}
+
+#[test]
+fn c03_r304_the_folder_of_another_topic() {
+    let (memory, storage) = memory();
+    let root = filled(&storage, &[1]);
+    let (one, other) = (Uuid([1; 16]), Uuid([2; 16]));
+    let create = |id| root.create(&partition(0), Some(id), config(&partition(0)), NOW);
+    create(one).expect("written");
+    create(one).expect("the same");
+    let error = create(other).expect_err("another");
+    assert!(matches!(&error, Error::InconsistentTopicId { .. }), "{error}");
+    assert!(error.to_string().contains(&other.to_string()), "{error}");
+    let metadata = memory.content(format!("{ROOT}/t-0/partition.metadata")).expect("written");
+    assert!(String::from_utf8(metadata).expect("text").contains(&one.to_string()));
 }

@@ -260,6 +260,21 @@ impl Log {
         })
     }
 
+    /// Begins a leader epoch at the log end, before anything is appended under it; says whether it is new
+    /// (`assignEpochStartOffset`).
+    ///
+    /// # Errors
+    /// [`AppendError::LeaderEpoch`]; [`AppendError::Log`]
+    pub fn assign_leader_epoch(&self, epoch: i32) -> Result<bool, AppendError> {
+        self.change(|writer| {
+            let is_new = writer.epochs.assign(epoch, self.log_end_offset())?;
+            if is_new {
+                writer.write_epochs(&*self.storage)?;
+            }
+            Ok(is_new)
+        })
+    }
+
     fn append_verbatim(
         &self,
         writer: &mut Writer,

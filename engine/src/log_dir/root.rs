@@ -70,6 +70,8 @@ pub struct RootRecovery {
     pub partitions: BTreeMap<TopicPartition, LogRecovery>,
 }
 
+/// Most bytes of `partition.metadata`, which has 43.
+const PARTITION_METADATA_BYTES_MAX: usize = 4096;
 /// The checkpoint files of a root, in the order of [`LogRoot::kept`].
 const CHECKPOINTS: [&str; 3] = [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS];
 
@@ -176,7 +178,7 @@ impl LogRoot {
     /// Makes the log of a new partition, with the id of its topic if there is one; an open one is returned as it is.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Config`]; [`Error::NotRead`] for a partition that could not be opened, or a name that no
+    /// [`Error::Io`]; [`Error::Config`]; [`Error::InconsistentTopicId`]; [`Error::NotRead`] for a partition that could not be opened, or a name that no
     /// topic can have.
     pub fn create(
         &self,
@@ -187,6 +189,9 @@ impl LogRoot {
     ) -> Result<Arc<Log>, Error> {
         let mut logs = self.logs.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = logs.get(partition) {
+            if let Some(topic_id) = topic_id {
+                self.keep_topic_id(&log.directory(), topic_id)?;
+            }
             return Ok(Arc::clone(log));
         }
         let name = partition.to_string();
@@ -204,13 +209,32 @@ impl LogRoot {
         let state = LogState { clean_shutdown: true, now_ms, ..LogState::default() };
         let (log, _) = Log::open(Arc::clone(&self.storage), &path, partition.clone(), config, &state)?;
         if let Some(topic_id) = topic_id {
-            let metadata = path.join("partition.metadata");
-            let text = PartitionMetadata { version: 0, topic_id }.encode();
-            replace_file(&*self.storage, &metadata, text.as_bytes()).map_err(Error::io("write", metadata))?;
+            self.keep_topic_id(&path, topic_id)?;
         }
         let log = Arc::new(log);
         logs.insert(partition.clone(), Arc::clone(&log));
         Ok(log)
+    }
+
+    /// Writes a topic's id into a partition's folder, or makes sure that it is the one that is there.
+    fn keep_topic_id(&self, directory: &Path, topic_id: Uuid) -> Result<(), Error> {
+        let path = directory.join("partition.metadata");
+        match read_small(&*self.storage, &path, PARTITION_METADATA_BYTES_MAX) {
+            Ok(bytes) => match PartitionMetadata::parse(&bytes) {
+                Ok(found) if found.topic_id == topic_id => Ok(()),
+                Ok(found) => Err(Error::InconsistentTopicId {
+                    path: directory.to_path_buf(),
+                    expected: topic_id.to_string(),
+                    found: found.topic_id.to_string(),
+                }),
+                Err(fault) => Err(Error::Checkpoint { path, reason: fault.to_string() }),
+            },
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                let text = PartitionMetadata { version: 0, topic_id }.encode();
+                replace_file(&*self.storage, &path, text.as_bytes()).map_err(Error::io("write", path))
+            }
+            Err(e) => Err(Error::io("read", path)(e)),
+        }
     }
 
     /// Takes a partition out of use: its folder is renamed so that every start takes it for one that waits for its

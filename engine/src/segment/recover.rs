@@ -106,8 +106,8 @@ impl Segment {
     /// `observe` sees every good batch of magic 2 in turn with its byte position, and says which aborted transaction ends
     /// with it: producer state and leader epochs are the caller's. It is not called again after an error.
     ///
-    /// Cost: one pass over the bytes and their checksums, no allocation per batch. Where the segment is cut while
-    /// somebody reads it, what is kept is copied to a new file.
+    /// Cost: one pass over the bytes and their checksums, no allocation per batch. Where the segment is cut,
+    /// what is kept is copied to a new file, unless the file was made here and nobody reads it.
     ///
     /// # Errors
     /// [`RecoveryFault`]

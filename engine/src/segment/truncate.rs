@@ -18,9 +18,9 @@ impl SegmentWriter {
     /// `offset` and above go as well, and what is left of the indexes gets its full length again. Everything is on the
     /// device when this returns. The number of bytes that were cut off is returned.
     ///
-    /// Readers of the segment as it was go on undisturbed: where there are any, what is kept is copied to a new file that
-    /// takes the place of the old one, and [`segment`](Self::segment) is another one afterwards. A copy costs as much
-    /// time and room as the bytes kept.
+    /// Readers of the segment as it was go on undisturbed: where there are any, or may be since the file was there when the
+    /// segment was opened, what is kept is copied to a new file that takes the place of the old one, and
+    /// [`segment`](Self::segment) is another one afterwards. A copy costs as much time and room as the bytes kept.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Corrupt`] where no batch can be read on the way.

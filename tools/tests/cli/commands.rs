@@ -489,7 +489,18 @@ fn completions_and_pages_come_from_the_command_line() {
     let run = redrive(["man", "--out", out.to_str().unwrap()]).expect(0);
     assert!(run.stdout.is_empty());
     let names: Vec<_> = listing(&out).into_iter().map(|(path, ..)| path).collect();
-    let expected = ["completions", "describe", "dump", "generate", "list", "man", "profile", "replay"];
+    let expected = [
+        "completions",
+        "describe",
+        "dump",
+        "generate",
+        "list",
+        "man",
+        "profile",
+        "recover",
+        "replay",
+        "verify",
+    ];
     let mut expected: Vec<_> = expected.iter().map(|name| out.join(format!("redrive-{name}.1"))).collect();
     expected.push(out.join("redrive.1"));
     assert_eq!(names, expected);
