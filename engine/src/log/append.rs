@@ -355,7 +355,9 @@ impl Log {
         match active.append(bytes, &writer.facts) {
             Ok(_) => {}
             // Nothing was written. One segment after the other takes what its indexes have room for.
-            Err(AppendFault::Index(IndexRefusal::Full { .. })) if writer.facts.len() > 1 => {
+            Err(AppendFault::Index(IndexRefusal::Full { .. }) | AppendFault::OffsetOverflow(_))
+                if writer.facts.len() > 1 =>
+            {
                 self.append_one_by_one(writer, bytes, now_ms)?;
             }
             Err(fault) => return Err(self.append_fault(fault).into()),
@@ -365,6 +367,8 @@ impl Log {
         let completed = writer.producers.apply(analysis, log_end);
         for transaction in completed {
             if let Some(entry) = aborted(&transaction) {
+                // The index may be made by this.
+                writer.is_directory_dirty = true;
                 writer.active().append_aborted(entry)?;
             }
             writer.producers.complete(&transaction);

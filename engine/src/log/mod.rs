@@ -26,7 +26,7 @@ pub use checkpoint::{CheckpointFault, LeaderEpochCheckpoint, LeaderEpochEntry};
 pub use config::LogConfig;
 pub use epochs::LeaderEpochFileCache;
 pub use open::{LogRecovery, LogState, RecoveryReason, SegmentRecovery};
-pub use partition::{Log, LogOffsets};
+pub use partition::{Log, LogOffsets, LogOwner};
 pub use read::{HeldLog, LogRead, ReadUpTo};
 pub use rebuild::ProducerReport;
 pub use snapshot::{LogSnapshot, RecoveryPoint, RecoveryState, SegmentInfo};

@@ -94,6 +94,9 @@ pub enum RecoveryReason {
     /// Its last batch is not whole, although the log was closed.
     #[error("its last batch is not whole, although the log was cleanly closed")]
     TornTail,
+    /// Its offset index has entries of batches that are not there.
+    #[error("its offset index is not of its batches")]
+    WrongIndex,
     /// It is a part of one whose offsets went out of reach.
     #[error("it is a part of a segment whose offsets went out of reach of its base offset")]
     Split,
@@ -179,6 +182,7 @@ impl Opening {
             deleted: Vec::new(),
             newest_snapshot: None,
             is_directory_dirty: true,
+            truncations: 0,
         };
         let segment_config = segment_config(&config, jitter(config.segment_jitter_ms));
         let (segments, needs) = (Vec::new(), BTreeMap::new());
@@ -190,11 +194,15 @@ impl Opening {
     fn load_segments(&mut self) -> Result<(), Error> {
         let entries = self.storage.list(&self.directory).map_err(Error::io("list", &self.directory))?;
         let mut kinds: BTreeMap<Offset, Vec<SegmentFileKind>> = BTreeMap::new();
-        for entry in entries.iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. })) {
+        for entry in &entries {
             let name = entry.name.to_str().and_then(SegmentFileName::parse);
-            if let Some(name) = name.filter(|name| name.state == SegmentFileState::Live) {
-                kinds.entry(name.offset).or_default().push(name.kind);
+            let Some(name) = name.filter(|name| name.state == SegmentFileState::Live) else { continue };
+            if !matches!(entry.kind, EntryKind::File { .. }) {
+                // Without it the log would not be complete, and its offsets be given out again.
+                let reason = "no regular file, but with the name of a segment's".to_owned();
+                return Err(Error::NotRead { path: self.directory.join(&entry.name), reason });
             }
+            kinds.entry(name.offset).or_default().push(name.kind);
         }
         self.segments.clear();
         for (base_offset, kinds) in kinds {
@@ -270,12 +278,20 @@ impl Opening {
         let Some(last) = self.segments.len().checked_sub(1).filter(|last| *last < first_unclean) else {
             return Ok(None);
         };
+        let segment = &self.segments[last];
+        let (end, position) = segment.end()?;
+        let index = segment.offset_index()?;
         // After a clean stop a batch that is not whole is nobody's, and nothing may be appended behind it.
-        if self.segments[last].end()?.1 < self.segments[last].size() {
-            let whole = self.recover_segment(last, RecoveryReason::TornTail, true)?;
-            return Ok(whole.map_or(Some(last), |_| None));
-        }
-        Ok(None)
+        let why = if position < segment.size() {
+            RecoveryReason::TornTail
+        } else if segment.is_index_wrong() || !index.is_empty() && index.last_offset() >= end {
+            // Nor can entries be appended to an index that does not fit.
+            RecoveryReason::WrongIndex
+        } else {
+            return Ok(None);
+        };
+        let whole = self.recover_segment(last, why, true)?;
+        Ok(whole.map_or(Some(last), |_| None))
     }
 
     /// Recovers one segment; whether it was cut. `None` if it has to be split.

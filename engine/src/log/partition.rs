@@ -1,8 +1,9 @@
 //! One partition's log as it is written to (Kafka's UnifiedLog and LocalLog).
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 
@@ -36,7 +37,20 @@ pub struct Log {
     high_watermark: AtomicI64,
     recovery_point: AtomicI64,
     is_poisoned: AtomicBool,
+    owner: OnceLock<Arc<dyn LogOwner>>,
+    /// Held by whoever brings the log to the device.
+    flushing: Mutex<()>,
     pub(super) writer: Mutex<Writer>,
+}
+
+/// Whoever keeps the recovery points of logs in a file.
+pub trait LogOwner: Debug + Send + Sync {
+    /// Makes sure that no start after a crash takes more than this for being on the device. Called while a log is
+    /// truncated, before anything is appended to it again.
+    ///
+    /// # Errors
+    /// Whatever kept it from that: the truncation fails then.
+    fn lower_recovery_point(&self, partition: &TopicPartition, offset: Offset) -> Result<(), Error>;
 }
 
 /// The segments at one moment.
@@ -66,6 +80,8 @@ pub(super) struct Writer {
     pub(super) newest_snapshot: Option<Offset>,
     /// Whether files were made or renamed of which the folder on the device may know nothing.
     pub(super) is_directory_dirty: bool,
+    /// How often the log was cut: what was brought to the device before may be others' bytes since.
+    pub(super) truncations: u64,
 }
 
 /// Whether the producers are written down where a segment begins.
@@ -108,7 +124,23 @@ impl Log {
             high_watermark: AtomicI64::new(offsets.high_watermark.0),
             recovery_point: AtomicI64::new(recovery_point.0),
             is_poisoned: AtomicBool::new(false),
+            owner: OnceLock::new(),
+            flushing: Mutex::new(()),
             writer: Mutex::new(writer),
+        }
+    }
+
+    /// Says who keeps its recovery point in a file; the first one that says so counts. Without one, whoever opens the log
+    /// after a crash must not be told of a recovery point above what a truncation left.
+    pub fn set_owner(&self, owner: Arc<dyn LogOwner>) {
+        let _ = self.owner.set(owner);
+    }
+
+    pub(super) fn lower_recovery_point(&self, offset: Offset) -> Result<(), Error> {
+        self.set_recovery_point(self.recovery_point().min(offset));
+        match self.owner.get() {
+            Some(owner) => owner.lower_recovery_point(&self.topic_partition, offset),
+            None => Ok(()),
         }
     }
 
@@ -273,6 +305,7 @@ impl Log {
     /// [`Error::Io`]
     pub fn rename_directory(&self, to: &Path) -> Result<(), Error> {
         let mut writer = self.lock();
+        self.view.load().segments.iter().for_each(|segment| load_indexes(segment));
         self.storage.rename(&writer.directory, to).map_err(Error::io("rename", &writer.directory))?;
         writer.active = None;
         writer.directory = to.to_path_buf();
@@ -468,12 +501,15 @@ impl Log {
         if self.is_poisoned() {
             return Err(Error::Poisoned { partition: self.topic_partition.clone() });
         }
-        let end = offset.min(self.log_end_offset());
-        let from = self.recovery_point();
+        let _flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (end, from, truncations, view) = {
+            let writer = self.lock();
+            let end = offset.min(self.log_end_offset());
+            (end, self.recovery_point(), writer.truncations, self.view.load_full())
+        };
         if end <= from {
             return Ok(());
         }
-        let view = self.view.load_full();
         let result = flush_segments(&view, from, end).and_then(|()| {
             let is_dirty = std::mem::take(&mut self.lock().is_directory_dirty);
             if is_dirty {
@@ -488,10 +524,11 @@ impl Log {
         if result.is_err() {
             self.is_poisoned.store(true, Ordering::Release);
         } else {
-            // A truncation meanwhile has brought the log end below, and synced what is left.
-            let _writer = self.lock();
-            let end = end.min(self.log_end_offset());
-            self.set_recovery_point(self.recovery_point().max(end));
+            let writer = self.lock();
+            // After a truncation meanwhile other bytes may have the offsets that were brought to the device.
+            if writer.truncations == truncations {
+                self.set_recovery_point(self.recovery_point().max(end));
+            }
         }
         result
     }
@@ -521,6 +558,12 @@ impl Log {
             other => other,
         }
     }
+}
+
+/// Whoever reads a segment may look into its indexes for the first time after their files are gone. One that cannot be
+/// read now is of no use then either.
+fn load_indexes(segment: &Segment) {
+    let (_, _, _) = (segment.offset_index(), segment.time_index(), segment.aborted_transactions());
 }
 
 /// Flushes the segments that hold offsets from `from` up to `end`.
@@ -563,11 +606,7 @@ impl Writer {
         now_ms: i64,
     ) -> Result<(), Error> {
         for segment in segments {
-            // Whoever still reads it may look into its indexes for the first time after their files are gone.
-            if Arc::strong_count(segment) > 1 {
-                let (_, _, _) =
-                    (segment.offset_index(), segment.time_index(), segment.aborted_transactions());
-            }
+            load_indexes(segment);
             segment.rename(SegmentFileState::Deleted)?;
             state_files::remove_snapshot(storage, &self.directory, segment.base_offset())?;
             self.deleted.push((Arc::clone(segment), now_ms.saturating_add(self.config.file_delete_delay_ms)));

@@ -53,9 +53,12 @@ impl Log {
 
     /// The log as it is now, for a reader that needs more than one look at it.
     pub fn snapshot(&self) -> HeldLog {
-        let offsets = self.offsets();
+        let mut offsets = self.offsets();
         // After the end: it has all that lies below.
-        HeldLog { view: self.view.load_full(), offsets }
+        let view = self.view.load_full();
+        // Should the log have been cut in between, what was appended since is not to be seen before it is replicated.
+        offsets.high_watermark = offsets.high_watermark.min(self.high_watermark());
+        HeldLog { view, offsets }
     }
 
     /// Reads from the batch that holds `start`, or the first one above it, bytes of one segment. At most `bytes_max`

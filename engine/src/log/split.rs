@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::Error;
+use crate::error::{BrokerView, Corruption, Error, Reason};
 use crate::io::{Storage, remove_if_there};
 use crate::segment::{Segment, SegmentFileKind, SegmentFileName, SegmentFileState};
 use crate::types::Offset;
@@ -66,6 +66,19 @@ fn parts(segment: &Segment) -> Result<Vec<(Offset, Range<u64>)>, Error> {
         let (base, last) = (found.frame.base_offset(), found.frame.last_offset());
         let end = found.position + found.size;
         let base_offset = parts.last().map_or(segment.base_offset(), |(base_offset, _)| *base_offset);
+        if last < segment.base_offset() {
+            // No segment can begin below the one that it is a part of.
+            let (path, position) = (segment.path(SegmentFileKind::Log), found.position);
+            let reason = Reason::OffsetGoesBack { expected: segment.base_offset(), found: base };
+            return Err(Error::Corrupt(Box::new(Corruption {
+                path,
+                offset: base,
+                position,
+                reason,
+                transactional_id: None,
+                broker: BrokerView::RefusesToLoad,
+            })));
+        }
         let is_in_reach = last.0.checked_sub(base_offset.0).is_some_and(|delta| delta <= i64::from(i32::MAX));
         match parts.last_mut() {
             Some((_, range)) if is_in_reach => range.end = end,

@@ -1,5 +1,6 @@
 //! Cutting a log.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::partition::{Log, Writer, check_offset, jitter, segment_config};
@@ -51,16 +52,14 @@ impl Log {
                 let config = segment_config(&writer.config, jitter(writer.config.segment_jitter_ms));
                 writer.active = Some(SegmentWriter::resume(Arc::clone(&segments[last]), config, now_ms)?);
             }
-            // So that the file can be cut in place if nobody reads it.
-            drop(view);
-            segments.pop();
-            self.publish(writer, segments.clone());
+            writer.truncations += 1;
+            self.lower_recovery_point(offset)?;
+            drop(segments.pop());
             writer.active().truncate_to(offset, now_ms)?;
             segments.push(Arc::clone(writer.active().segment()));
             self.set_log_end_offset(offset);
             self.publish(writer, segments);
 
-            self.set_recovery_point(self.recovery_point().min(offset));
             if writer.epochs.truncate_from_end(offset) {
                 writer.write_epochs(&*self.storage)?;
             }
@@ -100,7 +99,19 @@ impl Log {
         now_ms: i64,
     ) -> Result<(), Error> {
         let view = self.view.load_full();
+        writer.truncations += 1;
+        self.lower_recovery_point(offset)?;
         writer.active = None;
+        let config = segment_config(&writer.config, jitter(writer.config.segment_jitter_ms));
+        let create = |directory: &Path| {
+            let active =
+                SegmentWriter::create(Arc::clone(&self.storage), directory, offset, config.clone(), now_ms)?;
+            self.storage.sync_directory(directory).map_err(Error::io("bring to the device", directory))?;
+            Ok::<_, Error>(active)
+        };
+        // First, so that after a crash the log does not begin at 0. Another one of its name has to make room.
+        let is_taken = view.segments.iter().any(|segment| segment.base_offset() == offset);
+        let early = if is_taken { None } else { Some(create(&writer.directory)?) };
         let gone: Vec<_> = view.segments.iter().rev().cloned().collect();
         writer.delete_segments(&*self.storage, &gone, now_ms)?;
         writer.producers.truncate_fully_and_start_at(offset);
@@ -111,9 +122,10 @@ impl Log {
         if writer.epochs.clear() {
             writer.write_epochs(&*self.storage)?;
         }
-        let config = segment_config(&writer.config, jitter(writer.config.segment_jitter_ms));
-        let active =
-            SegmentWriter::create(Arc::clone(&self.storage), &writer.directory, offset, config, now_ms)?;
+        let active = match early {
+            Some(active) => active,
+            None => create(&writer.directory)?,
+        };
         let directory = &writer.directory;
         self.storage.sync_directory(directory).map_err(Error::io("bring to the device", directory))?;
         // A segment of the same name as a deleted one that waits for its removal has files of its own.
@@ -123,7 +135,6 @@ impl Log {
         self.set_log_end_offset(offset);
         self.set_log_start_offset(log_start);
         self.publish(writer, segments);
-        self.set_recovery_point(self.recovery_point().min(offset));
         self.store_high_watermark(writer, offset);
         Ok(())
     }

@@ -15,8 +15,8 @@ use super::directory::{
 };
 use super::partition_name::{DirectoryName, DirectoryState, deleted_name};
 use crate::error::Error;
-use crate::io::{FileLock, Storage, read_small, remove_if_there, replace_file};
-use crate::log::{Log, LogConfig, LogRecovery, LogState};
+use crate::io::{EntryKind, FileLock, Storage, read_small, remove_if_there, replace_file};
+use crate::log::{Log, LogConfig, LogOwner, LogRecovery, LogState};
 use crate::types::{Offset, TopicPartition};
 
 /// How a root is opened.
@@ -50,15 +50,43 @@ impl fmt::Debug for OpenOptions<'_> {
 pub struct LogRoot {
     storage: Arc<dyn Storage>,
     path: PathBuf,
-    _lock: FileLock,
     logs: RwLock<BTreeMap<TopicPartition, Arc<Log>>>,
     failed: BTreeMap<TopicPartition, Error>,
     notices: Vec<Notice>,
     /// What the checkpoints said of partitions that are not open: to be written again.
     kept: [BTreeMap<TopicPartition, Offset>; 3],
     was_clean: bool,
-    /// Checkpoints are written by one thread at a time.
-    writing: Mutex<()>,
+    points: Arc<Points>,
+}
+
+/// The checkpoint files as they were written last. Every log holds it, and with it the lock of the root.
+#[derive(Debug)]
+struct Points {
+    storage: Arc<dyn Storage>,
+    path: PathBuf,
+    /// In the order of [`CHECKPOINTS`]. Files are written by one thread at a time.
+    files: Mutex<[BTreeMap<TopicPartition, Offset>; 3]>,
+    _lock: FileLock,
+}
+
+impl Points {
+    fn write(&self, name: &str, entries: &BTreeMap<TopicPartition, Offset>) -> Result<(), Error> {
+        let entries = entries.iter().map(|(partition, offset)| (partition.clone(), *offset)).collect();
+        let checkpoint = OffsetCheckpoint { entries, repeated: Vec::new() };
+        let path = self.path.join(name);
+        replace_file(&*self.storage, &path, checkpoint.encode().as_bytes()).map_err(Error::io("write", path))
+    }
+}
+
+impl LogOwner for Points {
+    fn lower_recovery_point(&self, partition: &TopicPartition, offset: Offset) -> Result<(), Error> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        match files[0].get_mut(partition) {
+            Some(point) if *point > offset => *point = offset,
+            _ => return Ok(()),
+        }
+        self.write(RECOVERY_POINTS, &files[0])
+    }
 }
 
 /// What opening a root took.
@@ -131,22 +159,29 @@ impl LogRoot {
                 Err(error) => drop(failed.insert(partition, error)),
             }
         }
+        // Those of partitions that are nowhere must not come to count for new ones of the same name.
         let kept = [recovery_points, log_starts, high_watermarks].map(|mut entries| {
-            entries.retain(|partition, _| !logs.contains_key(partition));
+            entries.retain(|partition, _| failed.contains_key(partition));
             entries
         });
+        let points = Points {
+            storage: Arc::clone(&storage),
+            path: path.clone(),
+            files: Mutex::default(),
+            _lock: lock,
+        };
         let root = Self {
             storage,
             path,
-            _lock: lock,
             logs: RwLock::new(logs),
             failed,
             notices: found.notices().to_vec(),
             kept,
             was_clean,
-            writing: Mutex::new(()),
+            points: Arc::new(points),
         };
         root.checkpoint()?;
+        root.logs().iter().for_each(|log| log.set_owner(Arc::clone(&root.points) as _));
         Ok((root, recovery))
     }
 
@@ -211,6 +246,7 @@ impl LogRoot {
         if let Some(topic_id) = topic_id {
             self.keep_topic_id(&path, topic_id)?;
         }
+        log.set_owner(Arc::clone(&self.points) as _);
         let log = Arc::new(log);
         logs.insert(partition.clone(), Arc::clone(&log));
         Ok(log)
@@ -245,13 +281,12 @@ impl LogRoot {
     /// [`Error::Io`]
     pub fn delete(&self, partition: &TopicPartition) -> Result<bool, Error> {
         let mut logs = self.logs.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(log) = logs.remove(partition) else { return Ok(false) };
+        let Some(log) = logs.get(partition).cloned() else { return Ok(false) };
+        // Nobody may make one of the same name meanwhile; and where it cannot be renamed it stays.
+        log.rename_directory(&self.path.join(deleted_name(partition)))?;
+        logs.remove(partition);
         drop(logs);
-        let from = log.directory();
-        let to = self.path.join(deleted_name(partition));
-        log.rename_directory(&to)?;
         self.storage.sync_directory(&self.path).map_err(Error::io("bring to the device", &self.path))?;
-        drop(from);
         self.checkpoint()?;
         Ok(true)
     }
@@ -259,22 +294,34 @@ impl LogRoot {
     /// Removes the folders of partitions that wait for it; says how many.
     ///
     /// # Errors
-    /// [`Error::Io`]
+    /// The first failure; every folder was tried.
     pub fn remove_deleted(&self) -> Result<usize, Error> {
-        let mut removed = 0;
+        let (mut removed, mut result) = (0, Ok(()));
         for entry in self.storage.list(&self.path).map_err(Error::io("list", &self.path))? {
             let name = entry.name.to_str().and_then(DirectoryName::parse);
-            if name.is_some_and(|name| name.state == DirectoryState::Delete) {
-                let folder = self.path.join(&entry.name);
-                for file in self.storage.list(&folder).map_err(Error::io("list", &folder))? {
-                    let path = folder.join(&file.name);
-                    remove_if_there(&*self.storage, &path).map_err(Error::io("remove", path))?;
+            // A link is not gone through: what lies behind it is not this root's.
+            if entry.kind == EntryKind::Directory
+                && name.is_some_and(|name| name.state == DirectoryState::Delete)
+            {
+                match self.remove_folder(&self.path.join(&entry.name)) {
+                    Ok(()) => removed += 1,
+                    Err(error) => result = result.and(Err(error)),
                 }
-                self.storage.remove_dir(&folder).map_err(Error::io("remove", folder))?;
-                removed += 1;
             }
         }
+        result?;
+        if removed > 0 {
+            self.storage.sync_directory(&self.path).map_err(Error::io("bring to the device", &self.path))?;
+        }
         Ok(removed)
+    }
+
+    fn remove_folder(&self, folder: &Path) -> Result<(), Error> {
+        for file in self.storage.list(folder).map_err(Error::io("list", folder))? {
+            let path = folder.join(&file.name);
+            remove_if_there(&*self.storage, &path).map_err(Error::io("remove", path))?;
+        }
+        self.storage.remove_dir(folder).map_err(Error::io("remove", folder))
     }
 
     /// Writes the checkpoint files: recovery points, log starts and high watermarks of all partitions, those of partitions
@@ -283,7 +330,7 @@ impl LogRoot {
     /// # Errors
     /// [`Error::Io`]
     pub fn checkpoint(&self) -> Result<(), Error> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.points.files.lock().unwrap_or_else(PoisonError::into_inner);
         let logs = self.logs();
         let mut files = self.kept.clone();
         for log in &logs {
@@ -296,13 +343,10 @@ impl LogRoot {
             }
             files[2].insert(partition.clone(), log.high_watermark());
         }
-        for (name, entries) in CHECKPOINTS.iter().zip(files) {
-            let checkpoint =
-                OffsetCheckpoint { entries: entries.into_iter().collect(), repeated: Vec::new() };
-            let path = self.path.join(name);
-            replace_file(&*self.storage, &path, checkpoint.encode().as_bytes())
-                .map_err(Error::io("write", path))?;
+        for (name, entries) in CHECKPOINTS.iter().zip(&files) {
+            self.points.write(name, entries)?;
         }
+        *written = files;
         Ok(())
     }
 
@@ -377,7 +421,15 @@ fn open_all(
         while let Some(partition) = partitions.get(next.fetch_add(1, Ordering::Relaxed)) {
             let PartitionDir { topic_partition, path } = partition;
             let (config, state) = ((options.config)(topic_partition), state_of(topic_partition));
-            let result = Log::open(Arc::clone(storage), path, topic_partition.clone(), config, &state);
+            let resolved = storage.resolve(path).map_err(Error::io("open", path));
+            let result = resolved.and_then(|resolved| {
+                if resolved != *path {
+                    // What lies elsewhere is under no lock of ours.
+                    let reason = "a link in place of a partition's folder".to_owned();
+                    return Err(Error::NotRead { path: path.clone(), reason });
+                }
+                Log::open(Arc::clone(storage), path, topic_partition.clone(), config, &state)
+            });
             opened.lock().unwrap_or_else(PoisonError::into_inner).push((topic_partition.clone(), result));
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             if let Some(progress) = options.progress {
