@@ -36,6 +36,8 @@ pub(super) fn tidy_up(storage: &Arc<dyn Storage>, directory: &Path) -> Result<Ve
     if let Some(void_from) = cleaned.iter().map(|name| name.offset).min() {
         let void: Vec<SegmentFileName> = swaps.extract_if(.., |name| name.offset >= void_from).collect();
         remove(names(&void))?;
+        // Before the files that say so are gone.
+        sync(&**storage, directory)?;
     }
     remove(names(&cleaned))?;
 

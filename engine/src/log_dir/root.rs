@@ -54,7 +54,7 @@ pub struct LogRoot {
     failed: BTreeMap<TopicPartition, Error>,
     notices: Vec<Notice>,
     /// What the checkpoints said of partitions that are not open: to be written again.
-    kept: [BTreeMap<TopicPartition, Offset>; 3],
+    kept: Mutex<[BTreeMap<TopicPartition, Offset>; 3]>,
     was_clean: bool,
     points: Arc<Points>,
 }
@@ -159,9 +159,8 @@ impl LogRoot {
                 Err(error) => drop(failed.insert(partition, error)),
             }
         }
-        // Those of partitions that are nowhere must not come to count for new ones of the same name.
         let kept = [recovery_points, log_starts, high_watermarks].map(|mut entries| {
-            entries.retain(|partition, _| failed.contains_key(partition));
+            entries.retain(|partition, _| !logs.contains_key(partition));
             entries
         });
         let points = Points {
@@ -176,7 +175,7 @@ impl LogRoot {
             logs: RwLock::new(logs),
             failed,
             notices: found.notices().to_vec(),
-            kept,
+            kept: Mutex::new(kept),
             was_clean,
             points: Arc::new(points),
         };
@@ -240,6 +239,14 @@ impl LogRoot {
                 None => "no name that a partition can have".to_owned(),
             };
             return Err(Error::NotRead { path, reason });
+        }
+        let is_known = {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.iter_mut().filter_map(|entries| entries.remove(partition)).count() > 0
+        };
+        if is_known {
+            // What was true of another partition of this name must not come to count for the new one.
+            self.write_checkpoints(&logs)?;
         }
         let state = LogState { clean_shutdown: true, now_ms, ..LogState::default() };
         let (log, _) = Log::open(Arc::clone(&self.storage), &path, partition.clone(), config, &state)?;
@@ -330,11 +337,14 @@ impl LogRoot {
     /// # Errors
     /// [`Error::Io`]
     pub fn checkpoint(&self) -> Result<(), Error> {
+        let logs = self.logs.read().unwrap_or_else(PoisonError::into_inner).clone();
+        self.write_checkpoints(&logs)
+    }
+
+    fn write_checkpoints(&self, logs: &BTreeMap<TopicPartition, Arc<Log>>) -> Result<(), Error> {
         let mut written = self.points.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let logs = self.logs();
-        let mut files = self.kept.clone();
-        for log in &logs {
-            let partition = log.topic_partition();
+        let mut files = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for (partition, log) in logs {
             files[0].insert(partition.clone(), log.recovery_point());
             let first = log.segment_base_offsets().first().copied().unwrap_or(Offset(0));
             let log_start = log.log_start_offset();

@@ -87,16 +87,26 @@ impl IndexFiles {
         time_index: &LiveTimeIndex,
     ) -> Result<(), Error> {
         self.buffer.clear();
-        for entry in offset_index.entries().skip(self.offset.written) {
-            // Every entry of an index lies within reach of its base.
-            let _ = entry.encode(offset_index.base_offset(), &mut self.buffer);
-        }
-        self.offset.append(storage, location, &self.buffer, offset_index.capacity())?;
-        self.buffer.clear();
         for entry in time_index.entries().skip(self.time.written) {
+            // Every entry of an index lies within reach of its base.
             let _ = entry.encode(time_index.base_offset(), &mut self.buffer);
         }
-        self.time.append(storage, location, &self.buffer, time_index.capacity())
+        self.time.append(storage, location, &self.buffer, time_index.capacity())?;
+        self.buffer.clear();
+        // Last, since without it a segment is not taken for sound.
+        for entry in offset_index.entries().skip(self.offset.written) {
+            let _ = entry.encode(offset_index.base_offset(), &mut self.buffer);
+        }
+        self.offset.append(storage, location, &self.buffer, offset_index.capacity())
+    }
+
+    /// Makes way for indexes that are written anew: no offset index, and a time index without entries. They are emptied,
+    /// not replaced: nobody maps them.
+    pub(super) fn begin_anew(&mut self, storage: &dyn Storage, location: &Location) -> Result<(), Error> {
+        let path = location.path(SegmentFileKind::OffsetIndex);
+        (self.offset.file, self.offset.written, self.time.written) = (None, 0, 0);
+        remove_if_there(storage, &path).map_err(Error::io("remove", path))?;
+        self.time.set_entries(storage, location, None)
     }
 
     /// Cuts both files behind their entries.

@@ -567,7 +567,9 @@ impl Segment {
     /// # Errors
     /// [`Error::Io`]; some of the files may have their new names then.
     pub fn rename(&self, state: SegmentFileState) -> Result<(), Error> {
-        if self.files().is_detached {
+        // Held: entries that are written meanwhile would make files of the old names again.
+        let files = self.files();
+        if files.is_detached {
             return Ok(());
         }
         let mut location = self.location.write().unwrap_or_else(PoisonError::into_inner);

@@ -134,11 +134,11 @@ impl Segment {
         segment.set_max_timestamp(max);
         append_closing_entry(&segment)?;
         {
-            // Should this end half-way, the transaction index is right at any moment. The others may have too few entries.
+            // Should this end half-way, the transaction index is right at any moment, and the offset index is missing until
+            // the time index is whole.
             let mut files = segment.files();
             files.replace_transactions(&*segment.storage, &location, &transactions)?;
-            // These files are emptied, not replaced: nobody maps them.
-            files.keep(&*segment.storage, &location, 0, 0)?;
+            files.begin_anew(&*segment.storage, &location)?;
         }
         segment.set_transactions(transactions);
         segment.write_indexes()?;
