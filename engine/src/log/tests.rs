@@ -17,6 +17,11 @@ fn open(storage: &Arc<MemoryStorage>, config: &LogConfig, clean: bool) -> Log {
     Log::open(storage, Path::new("/r/t-0"), partition, config.clone(), &state).expect("a log").0
 }
 
+/// Index files are made at full length, and those of 10 MiB take Miri minutes.
+fn config() -> LogConfig {
+    LogConfig { segment_index_bytes: 1200, ..LogConfig::default() }
+}
+
 fn storage() -> Arc<MemoryStorage> {
     let storage = Arc::new(MemoryStorage::new());
     storage.create_directory("/r");
@@ -65,7 +70,7 @@ fn batches(log: &Log) -> Vec<(i64, i64)> {
 #[test]
 fn what_is_appended_is_read_through_rolls_and_restarts() {
     let storage = storage();
-    let config = LogConfig { segment_bytes: 210, index_interval_bytes: 0, ..LogConfig::default() };
+    let config = LogConfig { segment_bytes: 210, index_interval_bytes: 0, ..config() };
     for (round, is_clean) in [true, false, true].into_iter().enumerate() {
         let log = open(&storage, &config, is_clean || round == 0);
         let before = round as i64 * 6;
@@ -95,7 +100,7 @@ fn what_is_appended_is_read_through_rolls_and_restarts() {
 #[test]
 fn truncation_leaves_what_readers_hold() {
     let storage = storage();
-    let config = LogConfig { segment_bytes: 300, index_interval_bytes: 0, ..LogConfig::default() };
+    let config = LogConfig { segment_bytes: 300, index_interval_bytes: 0, ..config() };
     let log = open(&storage, &config, true);
     for _ in 0..10 {
         append(&log, &["value", "more"]);
@@ -123,7 +128,7 @@ fn truncation_leaves_what_readers_hold() {
 #[test]
 fn an_append_goes_over_as_many_segments_as_its_index_entries_need() {
     let storage = storage();
-    let config = LogConfig { segment_index_bytes: 36, index_interval_bytes: 0, ..LogConfig::default() };
+    let config = LogConfig { segment_index_bytes: 36, index_interval_bytes: 0, ..config() };
     let log = open(&storage, &config, true);
     let bytes: Vec<u8> = (0..20)
         .flat_map(|offset| {
@@ -146,7 +151,7 @@ fn an_append_goes_over_as_many_segments_as_its_index_entries_need() {
 #[test]
 fn a_refused_append_leaves_nothing_behind() {
     let storage = storage();
-    let config = LogConfig { segment_bytes: 210, ..LogConfig::default() };
+    let config = LogConfig { segment_bytes: 210, ..config() };
     let log = open(&storage, &config, true);
     append(&log, &["a", "b", "c"]);
     let before = (log.segment_base_offsets(), log.leader_epochs(), log.log_end_offset());
@@ -182,7 +187,7 @@ fn a_refused_append_leaves_nothing_behind() {
 #[test]
 fn a_transaction_begins_with_a_guard_where_it_must_be_verified() {
     let storage = storage();
-    let log = open(&storage, &LogConfig::default(), true);
+    let log = open(&storage, &config(), true);
     log.set_transaction_verification(true);
     let mut request = LeaderRequest {
         origin: AppendOrigin::Client,
